@@ -151,8 +151,8 @@ pub(super) fn punctuality(lateness: &Lateness) -> Markup {
             @if lateness.slots > 0 {
                 (lateness.slots_overrun) " of " (lateness.slots) " send slots were overrun. "
             }
-            "A run is valid with at most 1 % of a process's wake-ups later than 1 ms and 0.1 % of the "
-            "slots overrun."
+            "A run is valid with at most 1 % of a process's wake-ups later than 1 ms and 0.1 % of "
+            "the slots overrun."
             @if let Some(others) = lateness.others_cpu {
                 " Other programs kept " (format!("{others:.2}")) " of a processor busy: what "
                 "computes beside a lab makes its hosts react later, which this rule does not see."

@@ -141,6 +141,9 @@ fn an_exit_refuses_a_stream_that_it_cannot_take() {
     let (mut listener, request) = fake.next();
     assert!(request.contains("proxy"), "{request}");
     listener.say(OPENED, b"{}");
+    let (unanswered, request) = fake.next();
+    assert!(request.contains("status"), "it asks for the names of nodes: {request}");
+    drop(unanswered);
     listener.say(INCOMING, b"{\"id\":7,\"from\":\"near\"}");
     let (mut line, request) = fake.next();
     assert!(request.contains('7'), "{request}");

@@ -50,7 +50,7 @@ pub struct WildConfig {
     /// When erasure coding is used beside retransmission.
     pub recovery: Recovery,
     /// Loss that remains after recovery by coding, and by retries that are `auto`, 0 to 1. Coding
-    /// goes by the losses of the last ten slots: by itself it leaves more of flows that send little.
+    /// goes by the losses of the last ten slots: alone it leaves more of flows that send little.
     pub target_loss: f64,
     /// Most packets of a code block that carry data.
     pub block_packets: u8,
