@@ -56,8 +56,8 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
     for daemon in running(wanted)? {
         match daemon::query(&daemon.path) {
             Ok(mut status) => {
-                if let Some(lab) = lab_of(&daemon.path) {
-                    status["lab"] = lab.into();
+                if let (Some(lab), Some(status)) = (lab_of(&daemon.path), status.as_object_mut()) {
+                    status.insert("lab".into(), lab.into());
                 }
                 statuses.push(status);
             }

@@ -287,7 +287,7 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
     bar.end();
     let size = match outcome {
         Err(_) if interrupt::has_come() => {
-            tell("farhop: it is given up, and nothing of it stays at the other end");
+            tell("farhop: it is given up; what came of it goes once the other end hears that");
             return Err(Failure::Interrupted);
         }
         Err(error) => return Err(Failure::Failed(format!("{label}: {error:#}"))),

@@ -102,13 +102,16 @@ enum Command {
         json: bool,
     },
     /// Takes a lab down, with all that runs in it, and what labs left that ended by themselves.
+    ///
+    /// Without a name it is one that was kept: a lab that is being built or whose flows run has to
+    /// be named.
     #[command(after_help = "Examples:\n  \
         farhop lab down\n  \
         farhop lab down demo\n  \
         farhop lab down demo-2\n  \
         farhop lab down --all")]
     Down {
-        /// The lab, by its id or the name of its scenario, if several are running.
+        /// The lab, by its id or the name of its scenario, if several are kept.
         name: Option<String>,
         /// All of them, also if several are running.
         #[arg(long, conflicts_with = "name")]
@@ -127,8 +130,12 @@ struct NodeOptions {
 }
 
 impl NodeOptions {
+    /// Within `farhop lab exec` it is a node of that lab.
     fn find(&self) -> Result<lab::LabState, Failure> {
-        Ok(lab::find_with_node(self.lab.as_deref(), &self.node)?)
+        match lab::own().filter(|_| self.lab.is_none()) {
+            Some((lab, _)) => Ok(lab),
+            None => Ok(lab::find_with_node(self.lab.as_deref(), &self.node)?),
+        }
     }
 }
 
@@ -162,9 +169,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             Err(lab::exec(&lab::find_with_node(lab.as_deref(), node)?, node, command).into())
         }
         Some(Command::Stop(options)) => {
-            lab::stop(&options.find()?, &options.node)?;
-            let node = &options.node;
-            print_text(&format!("{node} is stopped: `farhop lab start {node}` starts it again"))
+            let (lab, node) = (options.find()?, &options.node);
+            lab::stop(&lab, node)?;
+            let again = format!("farhop lab start --lab {} {node}", lab.id);
+            print_text(&format!("{node} is stopped: `{again}` starts it again"))
         }
         Some(Command::Start(options)) => {
             lab::start(&options.find()?, &options.node)?;
@@ -435,7 +443,7 @@ fn list(json: bool) -> Result<(), Failure> {
     for lab in labs {
         let nodes: Vec<&str> = lab.nodes.iter().map(|(name, _)| name.as_str()).collect();
         let died = lab.died();
-        let state = match (lab.is_alive(), lab.ready) {
+        let state = match (lab.is_alive(), lab.kept) {
             (true, true) if !died.is_empty() => &format!("up, but DEAD in it: {}", died.join(", ")),
             (true, true) => "up",
             (true, false) => "being built or running its flows",

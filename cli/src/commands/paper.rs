@@ -121,19 +121,18 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         print_text(&dir.join("paper.html").display().to_string())?;
     }
     let pardoned = if options.known { known } else { 0 };
-    let why = why_outside(options.quick, missed, known);
+    let why = why_outside(options.quick, missed, known, options.known);
     end(missed - pardoned, &why, apart, rows.len())
 }
 
-/// What to say of rows outside, of which some are known to be so.
-fn why_outside(is_quick: bool, missed: usize, known: usize) -> String {
-    let reasons = "all known, for the reasons in the report; --known lets them pass";
+/// What to say of rows outside, of which some are known to be so and are pardoned or not.
+fn why_outside(is_quick: bool, missed: usize, known: usize, are_pardoned: bool) -> String {
+    let chance = if is_quick { "; short runs of few seeds may be so by chance" } else { "" };
     match (missed - known, known) {
-        (0, _) => format!(": {reasons}"),
-        (_, _) if is_quick => {
-            format!(", {known} of them known; short runs of few seeds may be so by chance")
-        }
-        _ => format!(", {known} of them known"),
+        (_, 0) => chance.into(),
+        (_, known) if are_pardoned => format!(", beside {known} that are known{chance}"),
+        (0, _) => ", all known, for the reasons in the report: --known lets them pass".into(),
+        (_, known) => format!(", {known} of them known{chance}"),
     }
 }
 
@@ -291,6 +290,15 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_are_known_are_told_from_those_that_count() {
+        assert_eq!(why_outside(false, 3, 0, false), "");
+        assert_eq!(why_outside(false, 3, 1, false), ", 1 of them known");
+        assert_eq!(why_outside(false, 3, 1, true), ", beside 1 that are known");
+        assert!(why_outside(true, 3, 3, false).starts_with(", all known"));
+        assert!(why_outside(true, 3, 1, false).contains("1 of them known; short runs"));
+    }
 
     fn ids(only: &[&str]) -> Vec<&'static str> {
         let only: Vec<String> = only.iter().map(|id| (*id).to_owned()).collect();

@@ -366,15 +366,13 @@ fn help(message: &str) -> String {
         return "right would be: a number without its unit, or a text in quotes".into();
     }
     if message.contains(", expected f64") {
-        return "right would be: a number like 12 or 0.5, in the unit that the key ends with; 5% \
-                is 0.05"
-            .into();
+        let share = if message.contains("%\"") { "; 5% is 0.05" } else { "" };
+        return format!("right would be: a number like 12 or 0.5, without a unit{share}");
     }
-    if message.contains(" as i128, ") {
-        return format!("right would be: at most {}", i64::MAX);
-    }
-    if [", expected u", ", expected i"].iter().any(|of| message.contains(of)) {
-        return "right would be: a whole number, without a point and quotes".into();
+    let ranges = [("u8", u8::MAX.into()), ("u16", u16::MAX.into()), ("u", i64::MAX)];
+    let is_of = |(of, _): &&(&str, i64)| message.contains(&format!(", expected {of}"));
+    if let Some((_, most)) = ranges.iter().find(is_of) {
+        return format!("right would be: a whole number from 0 to {most}, without quotes");
     }
     if !message.starts_with("unknown field") && !message.starts_with("unknown variant") {
         return "`farhop schema` prints all that a scenario may say".into();
@@ -410,8 +408,10 @@ fn help_with_key(
     let mut lacking = shape::required(document, table);
     lacking.retain(|key| is_new(key));
     // TOML takes all lines below a header for its table.
-    if !table.is_empty() && lacking.is_empty() && shape::is_at_top(unknown) {
-        return format!("`{unknown}` goes to the top of the file, above the first [header]");
+    let is_below = !table.is_empty() && lacking.is_empty();
+    let is_new_there = document.get_ref().get(unknown).is_none();
+    if let (true, Some(place)) = (is_below && is_new_there, shape::place_at_top(unknown)) {
+        return place;
     }
     // What is there already was not meant, if something else is lacking.
     known.retain(|key| lacking.is_empty() || is_new(key));
@@ -558,7 +558,17 @@ mod tests {
         let text = "name = \"x\"\n[stack.hop]\nnode = [{ name = \"a\" }]\n";
         let document = DeTable::parse(text).expect("well-formed");
         let found = read(&document).complaints;
-        assert_eq!(found[0].help, "`node` goes to the top of the file, above the first [header]");
+        let right = "`node` stands by itself: [[node]] before each, or `node = [...]` above the \
+                     first [header]";
+        assert_eq!(found[0].help, right);
+        let help = |text: &str| {
+            let document = DeTable::parse(text).expect("well-formed");
+            read(&document).complaints.remove(0).help
+        };
+        assert!(help("name = \"x\"\n[stack.radio]\nphy = \"wire\"").contains(": [radio], or"));
+        assert!(help("name = \"x\"\n[radio]\nseed = 3").contains("goes to the top"));
+        // What is at the top already was not meant.
+        assert!(!help("name = \"x\"\nseed = 3\n[radio]\nseed = 3").contains("top"));
     }
 
     #[test]

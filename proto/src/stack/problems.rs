@@ -90,8 +90,6 @@ fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
     }
 }
 
-/// Longest name of a node: network interfaces are named after it.
-const NAME_LENGTH: usize = 32;
 /// Nodes that a number of 16 bits can tell apart.
 const NODES: usize = 65_000;
 /// Radios of their own that the links of one node may have.
@@ -247,12 +245,8 @@ impl Scenario {
                 true => format!("node[{index}].name"),
                 false => format!("layout[{}].name", self.layout_of(index)),
             };
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
             let name = &node.name;
-            if name.is_empty() || name.len() > NAME_LENGTH || !name.chars().all(plain) {
-                let help = format!("letters, digits and '-', at most {NAME_LENGTH} of them");
-                found.add(path(), format!("'{name}' cannot be the name of a node"), help);
-            }
+            names::check_name(found, path(), name, "a node");
             if !names.insert(name) {
                 let message = format!("two nodes are called '{name}'");
                 found.add(path(), message, "a name of its own for each node");

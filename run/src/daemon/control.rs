@@ -23,7 +23,7 @@ use crate::sockets::Wish;
 /// Looks for a free directory, each 20 ms after the last.
 const LOCK_TRIES: u32 = 100;
 /// How often it is looked whether a daemon that listens ends, before it counts as one that runs.
-const END_TRIES: u32 = 25;
+const END_TRIES: u32 = 10;
 /// Clients at one time; more wait to be accepted.
 const CLIENTS: usize = 64;
 /// How long one must have been silent to make place for another. Who connects asks at once.
@@ -134,11 +134,12 @@ impl Control {
         if length > PATH_BYTES {
             return Err(ControlError::TooLong { path, length });
         }
+        wait_for_end(&path);
         // Of two that begin at once over what a dead one left, the second sees the first.
         let mut made = Made(None);
         let (_place, is_made) = take_dir(dir).map_err(fail)?;
         made.0 = is_made.then(|| dir.to_owned());
-        match wait_for_end(&path) {
+        match is_listening(&path) {
             Ok(_) => return Err(ControlError::Running { name: name.into(), path }),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 fs::remove_file(&path).map_err(fail)?;
@@ -254,13 +255,14 @@ fn is_out_of_files(error: &io::Error) -> bool {
         .contains(&error.raw_os_error().unwrap_or(0))
 }
 
-/// Whether a daemon listens that does not end within a moment, as one that was killed does.
-fn wait_for_end(path: &Path) -> io::Result<()> {
+/// Gives a daemon that is ending a moment for it, before anything is locked.
+fn wait_for_end(path: &Path) {
     for _ in 0..END_TRIES {
-        is_listening(path)?;
-        thread::sleep(StdDuration::from_millis(20));
+        if is_listening(path).is_err() {
+            return;
+        }
+        thread::sleep(StdDuration::from_millis(50));
     }
-    is_listening(path)
 }
 
 /// Takes the lock of a directory, which others hold for a moment only.

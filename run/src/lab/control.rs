@@ -86,9 +86,15 @@ fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
     let process = lab.occupant(node).ok_or_else(|| lab.no_node(node))?;
     if !process.is_alive() {
         let (id, is_node) = (&lab.id, node != AIR);
+        let log = lab.dir().join(format!("{node}.log"));
         let what = match (is_node && lab.kept, lab.is_stopped(node)) {
-            (true, true) => format!("is stopped: `farhop lab start {node}` starts it again"),
-            (true, false) => "has died and is started again: try once more in a second".into(),
+            (true, true) => {
+                format!("is stopped: `farhop lab start --lab {id} {node}` starts it again")
+            }
+            (true, false) => format!(
+                "has died and is started again: try once more in a second, or see {}",
+                log.display()
+            ),
             _ => format!("has died: only a new lab has it again, after `farhop lab down {id}`"),
         };
         return Err(LabError::NotFound(format!("'{node}' of lab '{id}' {what}")));
@@ -128,8 +134,10 @@ pub fn down(name: Option<&str>, are_all_meant: bool) -> Result<Vec<String>, LabE
         let busy = labs.iter().find(|lab| lab.is_alive() && !lab.kept).map(|lab| lab.id.clone());
         labs.retain(|lab| lab.kept || !lab.is_alive());
         if let (true, Some(id)) = (labs.is_empty(), busy) {
-            let why =
-                format!("'{id}' has flows that run: `farhop lab down {id}` ends it with them");
+            let why = format!(
+                "'{id}' is being built or has flows that run: `farhop lab down {id}` ends it all \
+                 the same"
+            );
             return Err(LabError::NotFound(why));
         }
     }

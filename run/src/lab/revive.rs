@@ -32,6 +32,8 @@ impl Lab {
     /// unless somebody [stops](stop) them: then it ends them. What fails is in their log, and is
     /// tried again.
     pub fn revive(&mut self) {
+        // Those that are not started again, as the air, are not to stay as zombies either.
+        self.children.iter_mut().for_each(|(_, child)| _ = child.try_wait());
         for index in 0..self.state.nodes.len() {
             let name = self.state.nodes[index].0.clone();
             let is_stopped = self.state.is_stopped(&name);
@@ -123,7 +125,15 @@ pub fn stop(lab: &LabState, node: &str) -> Result<(), LabError> {
     check(lab, node)?;
     let file = stop_file(&lab.dir(), node);
     fs::write(&file, "").doing(file.display().to_string())?;
-    let is_gone = wait_for(|| !occupant(lab, node).is_some_and(|process| process.is_alive()));
+    // Its socket goes with its radios, and then nobody takes it for one that answers.
+    let socket = socket_path(&lab.dir(), node);
+    let is_gone = wait_for(|| {
+        !socket.exists() && !occupant(lab, node).is_some_and(|process| process.is_alive())
+    });
+    if !is_gone {
+        // What failed is not to be done later.
+        let _ = fs::remove_file(&file);
+    }
     too_slow_unless(is_gone, node, "still there")
 }
 
@@ -141,7 +151,8 @@ pub fn start(lab: &LabState, node: &str) -> Result<(), LabError> {
         let is_alive = occupant(lab, node).is_some_and(|process| process.is_alive());
         is_alive && query(&socket).is_ok()
     });
-    too_slow_unless(is_there, node, "not there: `farhop lab list` says how the lab is")
+    let log = lab.dir().join(format!("{node}.log"));
+    too_slow_unless(is_there, node, &format!("not there; its log is {}", log.display()))
 }
 
 /// The daemon of a node as it is now.

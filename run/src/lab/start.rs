@@ -164,6 +164,7 @@ impl Lab {
             let text = fs::read(&ready).doing(ready.display().to_string())?;
             let namespace = serde_json::from_slice(&text).map_err(std::io::Error::other);
             self.state.namespaces.push(namespace.doing(ready.display().to_string())?);
+            self.check_children()?;
             let pid = self.state.nodes[index].1.pid;
             let namespace = format!("/proc/{pid}/ns/net");
             self.namespaces.push(fs::File::open(&namespace).doing(namespace)?);

@@ -22,7 +22,7 @@
 //! - loss processes on each direction of each link, for data and acknowledgements alike.
 //!
 //! Choices where the sheet is open: the interframe space after a missing acknowledgement begins
-//! when the sender notices (as IEEE 802.11-2012 9.19.2.3 and ns-3 have it), which is the time-out
+//! when the sender notices (as IEEE 802.11-2012 9.19.2.3 has it), which is the time-out
 //! and the PHY's delay to tell of a frame after the frame's end. A frame hit in its first 4 us was
 //! never locked on to. A frame is addressed to the first radio of the node that the transmitter has
 //! a link to.

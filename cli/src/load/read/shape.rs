@@ -33,9 +33,19 @@ pub(super) fn required(document: &Spanned<DeTable<'_>>, path: &[Step]) -> Vec<St
     keys.filter_map(|key| key.as_str().map(str::to_owned)).collect()
 }
 
-/// Whether a scenario has a key at its top.
-pub(super) fn is_at_top(key: &str) -> bool {
-    SCHEMA["properties"].get(key).is_some()
+/// Where a key goes that a scenario has at its top.
+pub(super) fn place_at_top(key: &str) -> Option<String> {
+    let schema = SCHEMA["properties"].get(key)?;
+    let look = Look { root: &SCHEMA, here: Path::new(), found: Vec::new() };
+    let forms = look.forms(schema);
+    let above = "above the first [header]";
+    Some(if forms.iter().any(|(_, form)| is(form, "array")) {
+        format!("`{key}` stands by itself: [[{key}]] before each, or `{key} = [...]` {above}")
+    } else if forms.iter().any(|(_, form)| is(form, "object")) {
+        format!("`{key}` stands by itself: [{key}], or `{key} = ...` {above}")
+    } else {
+        format!("`{key}` goes to the top of the file, {above}")
+    })
 }
 
 /// A walk through a document, beside the schema of what stands there.

@@ -1,7 +1,7 @@
 //! What is impossible in adversaries.
 
 use super::space::{POWERS_DBM, check_numbers};
-use super::{Found, NAME_LENGTH, Names};
+use super::{Found, Names, names};
 use crate::base::{NodeId, PhyKind};
 use crate::stack::plan::Topology;
 use crate::stack::scenario::{AdversaryConfig, Scenario};
@@ -55,11 +55,8 @@ fn check_name(
     name: &str,
 ) {
     let path = format!("{path}.name");
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    if name.is_empty() || name.len() > NAME_LENGTH || !name.chars().all(plain) {
-        let help = format!("letters, digits and '-', at most {NAME_LENGTH} of them");
-        found.add(path, format!("'{name}' cannot be the name of an adversary"), help);
-    } else if names.get(name).is_some() || before.iter().any(|other| other.name == name) {
+    let is_taken = || names.get(name).is_some() || before.iter().any(|other| other.name == name);
+    if names::check_name(found, path.clone(), name, "an adversary") && is_taken() {
         let help = "a name of its own for each node and adversary";
         found.add(path, format!("'{name}' is the name of something else"), help);
     }

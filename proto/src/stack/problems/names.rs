@@ -6,6 +6,8 @@ use super::Found;
 use crate::base::NodeId;
 use crate::stack::scenario::Scenario;
 
+/// Longest name of a node: network interfaces are named after it.
+const NAME_LENGTH: usize = 32;
 /// Names that are listed where one of them is wanted.
 const LISTED: usize = 12;
 
@@ -19,6 +21,21 @@ pub(super) fn check_shown(found: &mut Found, path: impl Into<String>, text: &str
     if !can_be_shown(text) {
         found.add(path, "it has characters that cannot be shown", "letters, digits and signs");
     }
+}
+
+/// Checks a name that commands are given, of a node or something like it; returns whether it can be
+/// one.
+pub(super) fn check_name(found: &mut Found, path: String, name: &str, of: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    // With a dash in front it would be an option.
+    let is_plain = name.chars().all(plain) && !name.starts_with('-');
+    let is_good = is_plain && !name.is_empty() && name.len() <= NAME_LENGTH;
+    if !is_good {
+        let help =
+            format!("letters, digits and '-', at most {NAME_LENGTH} of them and no '-' in front");
+        found.add(path, format!("'{name}' cannot be the name of {of}"), help);
+    }
+    is_good
 }
 
 /// All names with their nodes.

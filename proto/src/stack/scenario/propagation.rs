@@ -159,7 +159,9 @@ impl SinrSettings {
     /// at the slowest rate can be received (`radio.md` 4.2).
     pub fn preamble_db(&self, phy: &Phy) -> f64 {
         let slowest = phy.sensitivity_dbm(phy.legacy_rates()[0]) - (NOISE_DBM + phy.noise_db());
-        self.preamble_db.unwrap_or(slowest.min(PREAMBLE_DB))
+        // Nothing is too weak for a wire, on which no preamble is looked for.
+        let most = if slowest.is_finite() { slowest.min(PREAMBLE_DB) } else { PREAMBLE_DB };
+        self.preamble_db.unwrap_or(most)
     }
 
     /// Noise over the channel of radios of a PHY, in dBm.
@@ -184,4 +186,32 @@ pub enum CurveConfig {
     Stock,
     /// From all to nothing within 5 dB around the sensitivity of each rate.
     Logistic,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{PhyKind, Width};
+
+    #[test]
+    fn a_preamble_stands_out_by_what_the_slowest_rate_needs_and_4_db_at_most() {
+        let of = |kind, width, mixed| {
+            let phy = Phy { kind, width, mixed, ..Phy::default() };
+            SinrSettings::default().preamble_db(&phy)
+        };
+        assert_eq!(of(PhyKind::B, Width::Mhz20, false), 1.0);
+        assert_eq!(of(PhyKind::G, Width::Mhz20, true), 1.0);
+        for (kind, width) in [
+            (PhyKind::G, Width::Mhz20),
+            (PhyKind::A, Width::Mhz20),
+            (PhyKind::A, Width::Mhz5),
+            (PhyKind::N, Width::Mhz40),
+            (PhyKind::Ac, Width::Mhz80),
+            (PhyKind::Wire, Width::Mhz20),
+        ] {
+            assert_eq!(of(kind, width, false), 4.0, "{kind:?}");
+        }
+        let given = SinrSettings { preamble_db: Some(7.0), ..SinrSettings::default() };
+        assert_eq!(given.preamble_db(&Phy::default()), 7.0);
+    }
 }
