@@ -22,6 +22,14 @@ pub(super) struct Wanted<'a> {
     pub(super) runtime_dir: Option<&'a Path>,
 }
 
+impl<'a> Wanted<'a> {
+    /// The same for who is in the network of a node of a lab, if he is.
+    fn within(self, inside: Option<&'a (LabState, String)>) -> Self {
+        let Some((lab, _)) = inside else { return self };
+        Self { lab: Some(&lab.id), node: self.node.or(own_node(inside)), ..self }
+    }
+}
+
 /// Whether the daemon of one node is asked, and not all.
 pub(super) fn is_of_one(wanted: Wanted<'_>) -> bool {
     wanted.node.is_some() || own_node(inside(wanted).as_ref()).is_some()
@@ -74,6 +82,8 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
 
 /// Tells of the daemons that ended without a word, as those that are killed do.
 pub(super) fn tell_of_dead(wanted: Wanted<'_>) {
+    let inside = inside(wanted);
+    let wanted = wanted.within(inside.as_ref());
     let left = dirs(wanted).into_iter().flat_map(|dir| daemon::left(&dir));
     for daemon in left.filter(|daemon| wanted.node.is_none_or(|node| daemon.name == node)) {
         let (name, path) = (&daemon.name, daemon.path.display());
@@ -105,11 +115,7 @@ fn own_node(inside: Option<&(LabState, String)>) -> Option<&str> {
 /// The daemons that are wanted, at least one.
 fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
     let (inside, is_named) = (inside(wanted), wanted.node.is_some());
-    let mut wanted = wanted;
-    if let Some((lab, _)) = &inside {
-        wanted.lab = Some(&lab.id);
-        wanted.node = wanted.node.or(own_node(inside.as_ref()));
-    }
+    let wanted = wanted.within(inside.as_ref());
     let dirs = dirs(wanted);
     let mut running: Vec<_> = dirs.iter().flat_map(|dir| daemon::list(dir)).collect();
     // The air of a lab has a socket too, but is no node.

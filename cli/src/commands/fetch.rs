@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 use farhop_run::files::{IncomingStatus, NAME_BYTES, is_id, sum_file};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 
+/// The end of a name that is taken for the kind of a file, with its point, at most.
+const KIND_BYTES: usize = 8;
+
 /// A file that was put into a folder. No other command puts it anywhere while there is this: one
 /// that waited for it finds that the daemon has let go of it.
 pub(super) struct Placed {
@@ -194,9 +197,6 @@ fn place(
     }
     unreachable!("one of the numbers is free")
 }
-
-/// The end of a name that is taken for the kind of a file, with its point, at most.
-const KIND_BYTES: usize = 8;
 
 /// A name with a number, no longer than names may be.
 fn numbered(name: &str, number: u32) -> String {

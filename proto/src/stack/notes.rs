@@ -7,7 +7,7 @@ use super::scenario::{
     FlowConfig, InterferenceConfig, NodeConfig, PropagationKind, RadioConfig, RadioOverride,
     RateControl, Scenario,
 };
-use super::space::PathLoss;
+use super::space::{PathLoss, distance_m};
 use crate::base::{AccessCategory, PhyKind};
 
 impl Scenario {
@@ -84,13 +84,12 @@ impl Scenario {
     fn other_lengths(&self) -> impl Iterator<Item = String> {
         let place = |node: &NodeConfig| Some((node.name.clone(), node.position_m?.0));
         let places: BTreeMap<String, [f64; 3]> = self.node.iter().filter_map(place).collect();
-        let on_a_plane = !self.has_movers() && !self.area.as_ref().is_some_and(|area| area.wrap);
-        let links = self.link.iter().enumerate().filter(move |_| on_a_plane);
+        let wrap_m = self.area.filter(|area| area.wrap).map(|area| area.size_m);
+        let moves = self.has_movers();
+        let links = self.link.iter().enumerate().filter(move |_| !moves);
         links.filter_map(move |(index, link)| {
             let (given, [a, b]) = (link.distance_km?, &link.between);
-            let (a, b) = (places.get(a)?, places.get(b)?);
-            let squares: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
-            let apart = squares.sqrt() / 1e3;
+            let apart = distance_m(wrap_m, *places.get(a)?, *places.get(b)?) / 1e3;
             ((given - apart).abs() > 0.01 * given.max(apart)).then(|| {
                 format!(
                     "link[{index}]: it counts as {given} km long, and its ends stand {apart:.3} \
