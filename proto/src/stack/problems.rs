@@ -246,7 +246,7 @@ impl Scenario {
                 false => format!("layout[{}].name", self.layout_of(index)),
             };
             let name = &node.name;
-            names::check_name(found, path(), name, "a node");
+            names::check_name(found, path, name, "a node");
             if !names.insert(name) {
                 let message = format!("two nodes are called '{name}'");
                 found.add(path(), message, "a name of its own for each node");

@@ -56,7 +56,7 @@ fn check_name(
 ) {
     let path = format!("{path}.name");
     let is_taken = || names.get(name).is_some() || before.iter().any(|other| other.name == name);
-    if names::check_name(found, path.clone(), name, "an adversary") && is_taken() {
+    if names::check_name(found, || path.clone(), name, "an adversary") && is_taken() {
         let help = "a name of its own for each node and adversary";
         found.add(path, format!("'{name}' is the name of something else"), help);
     }

@@ -25,7 +25,12 @@ pub(super) fn check_shown(found: &mut Found, path: impl Into<String>, text: &str
 
 /// Checks a name that commands are given, of a node or something like it; returns whether it can be
 /// one.
-pub(super) fn check_name(found: &mut Found, path: String, name: &str, of: &str) -> bool {
+pub(super) fn check_name(
+    found: &mut Found,
+    path: impl FnOnce() -> String,
+    name: &str,
+    of: &str,
+) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     // With a dash in front it would be an option.
     let is_plain = name.chars().all(plain) && !name.starts_with('-');
@@ -33,7 +38,7 @@ pub(super) fn check_name(found: &mut Found, path: String, name: &str, of: &str) 
     if !is_good {
         let help =
             format!("letters, digits and '-', at most {NAME_LENGTH} of them and no '-' in front");
-        found.add(path, format!("'{name}' cannot be the name of {of}"), help);
+        found.add(path(), format!("'{name}' cannot be the name of {of}"), help);
     }
     is_good
 }
