@@ -21,6 +21,15 @@ const PATIENCE: StdDuration = StdDuration::from_secs(10);
 /// How often something is looked at meanwhile.
 const TICK: StdDuration = StdDuration::from_millis(20);
 
+/// Why a daemon is not there, and since when.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Absence {
+    /// It ended.
+    Gone(WallClock),
+    /// It was started again, and has not entered its network yet.
+    Starts(WallClock),
+}
+
 impl Lab {
     /// Its flows are done and it stays: from now on [`Lab::revive`] is to be called often.
     pub fn keep(&mut self) -> Result<(), LabError> {
@@ -30,38 +39,56 @@ impl Lab {
 
     /// Switches off the radios of daemons that have ended, and starts these again a second later
     /// unless somebody [stops](stop) them: then it ends them. What fails is in their log, and is
-    /// tried again.
+    /// tried again. It never waits, so that none holds up the others.
     pub fn revive(&mut self) {
         // Those that are not started again, as the air, are not to stay as zombies either.
         self.children.iter_mut().for_each(|(_, child)| _ = child.try_wait());
         for index in 0..self.state.nodes.len() {
             let name = self.state.nodes[index].0.clone();
             let is_stopped = self.state.is_stopped(&name);
-            let Some(how) = self.how_ended(&name) else {
-                if is_stopped {
-                    signal(&self.state.nodes[index].1, Signal::KILL);
+            match (self.how_ended(&name), self.away.get(&name).copied()) {
+                (None, _) if is_stopped => signal(&self.state.nodes[index].1, Signal::KILL),
+                (None, Some(Absence::Starts(since))) => self.on_start(index, &name, since),
+                (None, _) => {}
+                (Some(_), Some(Absence::Gone(since))) => {
+                    if since.elapsed() >= AWAY && !is_stopped {
+                        let begun = self.start_again(index, &name);
+                        self.away.insert(name.clone(), Absence::Starts(WallClock::now()));
+                        begun.unwrap_or_else(|error| self.give_up(index, &name, &error));
+                    }
                 }
-                continue;
-            };
-            let since = self.away.get(&name).copied().unwrap_or_else(|| {
-                self.note(&name, &format!("its daemon ended: {how}"));
-                self.clear_away(&name);
-                WallClock::now()
-            });
-            self.away.insert(name.clone(), since);
-            if since.elapsed() < AWAY || is_stopped {
-                continue;
-            }
-            match self.start_again(index, &name) {
-                Ok(()) => _ = self.away.remove(&name),
-                Err(error) => {
-                    self.note(&name, &format!("it cannot be started again: {error}"));
-                    // It may wait for its radios, which do not come.
-                    signal(&self.state.nodes[index].1, Signal::KILL);
-                    self.away.insert(name, WallClock::now());
+                (Some(how), _) => {
+                    self.note(&name, &format!("its daemon ended: {how}"));
+                    self.clear_away(&name);
+                    self.away.insert(name, Absence::Gone(WallClock::now()));
                 }
             }
         }
+    }
+
+    /// Gives a daemon that was started again its radios, once it has entered its network.
+    fn on_start(&mut self, index: usize, name: &str, since: WallClock) {
+        let is_there = ready_file(&self.dir, name).exists();
+        let given = match is_there {
+            true => self.hand_over_radios(name, self.state.nodes[index].1.pid),
+            false if since.elapsed() < PATIENCE => return,
+            false => {
+                let said = "it did not enter its network".into();
+                Err(LabError::Ended { name: name.into(), said })
+            }
+        };
+        match given {
+            Ok(()) => _ = self.away.remove(name),
+            Err(error) => self.give_up(index, name, &error),
+        }
+    }
+
+    /// A daemon could not be started: it is tried again in a second.
+    fn give_up(&mut self, index: usize, name: &str, error: &LabError) {
+        self.note(name, &format!("it cannot be started again: {error}"));
+        // It may wait for its radios, which do not come.
+        signal(&self.state.nodes[index].1, Signal::KILL);
+        self.away.insert(name.into(), Absence::Gone(WallClock::now()));
     }
 
     /// How the daemon of a node ended, if it did.
@@ -96,13 +123,7 @@ impl Lab {
         let words = ["lab-node", "--again", "--node", name];
         let process = self.spawn(name, &words, Stdio::from(namespace))?;
         self.state.nodes[index].1 = process;
-        self.state.save()?;
-        let is_there = wait_for(|| ready.exists() || !process.is_alive()) && ready.exists();
-        if !is_there {
-            let why = "it did not enter its network".into();
-            return Err(LabError::Ended { name: name.into(), said: why });
-        }
-        self.hand_over_radios(name, process.pid)
+        self.state.save()
     }
 }
 

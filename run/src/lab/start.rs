@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::awake::Awake;
 use super::children::{AIR, far_end, near_end, radio_ends, ready_file};
+use super::revive::Absence;
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
 use super::stranger::{self, StrangerStatus};
 use super::{
@@ -68,8 +69,8 @@ pub struct Lab {
     program: PathBuf,
     /// The network namespace of each node, so that it outlives a daemon.
     pub(super) namespaces: Vec<fs::File>,
-    /// Daemons that have ended, and when that was seen.
-    pub(super) away: BTreeMap<String, WallClock>,
+    /// Daemons that have ended and are not back.
+    pub(super) away: BTreeMap<String, Absence>,
     /// Daemons that were started again.
     pub(super) again: u64,
     /// Radios of all nodes together.
