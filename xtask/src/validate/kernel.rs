@@ -14,7 +14,8 @@
 //! Single runs differ by up to a fifth where nearly all of their time goes into a few time-outs, so
 //! labs are added until the standard error of the kernel's mean is small beside how far the
 //! difference is from the tolerance: else chance would decide on which side it lies. What is far
-//! from it needs no more, however much its runs differ; the error stands beside each row.
+//! from it needs no more, however much its runs differ; the error stands beside each row. Seeds of
+//! the simulator are added by the same rule.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -40,8 +41,9 @@ const HEAD: &str = "# Goodput that TCP of Linux gave in labs of farhop, in Mb/s:
 const TOLERANCE: f64 = 0.10;
 /// Pairs in a lab: runs of the kernel.
 const PAIRS: u32 = 5;
-/// Runs of the simulator for each of them.
-const SEEDS: u64 = 10;
+/// Runs of the simulator for each of them at least, and at most.
+const SEEDS_LEAST: u64 = 10;
+const SEEDS: u64 = 60;
 /// Labs of a point at least: a spread of five runs says little of itself.
 const LABS_LEAST: u64 = 2;
 /// So many standard errors the difference should be from the tolerance, on either side.
@@ -94,9 +96,11 @@ fn points() -> Vec<Point> {
 /// The rows of this group. `labs` points are measured first, which needs the rights of a lab.
 pub(crate) fn rows(labs: usize, root: &Path) -> Result<Vec<Row>> {
     let points = points();
-    let ours = workers::map(GROUP, &points, |point| point.ours());
-    let ours: Vec<f64> = ours.into_iter().collect::<Result<_>>()?;
     let mut kept = kept(root)?;
+    let ours = workers::map(GROUP, &points, |point| {
+        point.ours(kept.iter().find(|kernel| kernel.point == *point))
+    });
+    let ours: Vec<f64> = ours.into_iter().collect::<Result<_>>()?;
     if labs > 0 {
         measure(labs, &points, &ours, &mut kept, root)?;
     }
@@ -218,14 +222,20 @@ impl Point {
         format!("{congestion}, {km} km, loss {loss}")
     }
 
-    /// What the simulator gives.
-    fn ours(self) -> Result<f64> {
+    /// What the simulator gives: seeds until chance no longer decides beside the kernel, where that
+    /// is known.
+    fn ours(self, kernel: Option<&Kernel>) -> Result<f64> {
         let scenario: Scenario =
             toml::from_str(&self.scenario()).context("the scenario of a point")?;
         let mut ours = Vec::new();
         for seed in 1..=SEEDS {
             let options = RunOptions { seed: Some(seed), ..RunOptions::default() };
             ours.extend(goodputs(&engine::run(&scenario, options)?));
+            let is_known = kernel
+                .is_none_or(|kernel| is_settled(mean(&ours), kernel.mbps, standard_error(&ours)));
+            if seed >= SEEDS_LEAST && is_known {
+                break;
+            }
         }
         Ok(mean(&ours))
     }
@@ -280,7 +290,8 @@ fn goodputs(report: &Report) -> impl Iterator<Item = f64> {
     report.flows.iter().map(|flow| flow.goodput_mbps)
 }
 
-/// Whether more runs of the kernel would hardly change on which side of the tolerance `ours` lies.
+/// Whether more runs, of which either mean has that error, would hardly change on which side of the
+/// tolerance `ours` lies.
 fn is_settled(ours: f64, kernel: f64, standard_error: f64) -> bool {
     let (ratio, error) = (ours / kernel, standard_error / kernel);
     let from_edge = ((ratio - 1.0).abs() - TOLERANCE).abs();
