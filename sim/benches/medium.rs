@@ -9,9 +9,8 @@ use farhop_proto::base::{
     AckPolicy, Bitrate, Dbm, Duration, EtherType, FlowId, Frame, FrameDown, FrameUp, Gap, Instant,
     NodeId, Phy, Preamble, RadioId, Seed, TxOptions, UnitId,
 };
-use farhop_sim::radio::{
-    AirLink, ChipConfig, CurveKind, Interference, LossModel, Medium, MediumConfig, SinrConfig,
-};
+use farhop_proto::stack::{CurveConfig, SinrSettings};
+use farhop_sim::radio::{AirLink, ChipConfig, Interference, LossModel, Medium, MediumConfig};
 
 const LENGTH: Duration = Duration::from_secs(2);
 
@@ -148,11 +147,11 @@ fn grid_with_thresholds(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(sample_count = 10)]
 fn grid_with_summed_interference(bencher: Bencher<'_, '_>) {
-    let sinr = SinrConfig {
-        noise: Dbm::new(-94),
-        preamble_min: Dbm::new(-60),
-        preamble_snr_db: 4.0,
-        curve: CurveKind::Stock,
+    let sinr = SinrSettings {
+        noise_dbm: Some(-94.0),
+        preamble_db: Some(4.0),
+        preamble_min_dbm: Some(-60.0),
+        curve: CurveConfig::Stock,
     };
     measure_all(bencher, || grid(Interference::Sinr(sinr)), &grid_senders(), AckPolicy::Normal);
 }

@@ -6,35 +6,49 @@ use serde::{Deserialize, Serialize};
 
 use super::time::Duration;
 
-/// A bit-rate in bits per second.
+/// A bit-rate in bits per second, and the form in which it is sent, if that is not the sender's own
+/// ([`Phy::rates_for`](super::Phy::rates_for)). Rates are ordered by their bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bitrate(u64);
 
+/// Bits of a [`Bitrate`] behind its bits per second, which tell its form.
+const FORM_BITS: u32 = 8;
+
 impl Bitrate {
     /// A rate of `bps` bits per second.
     pub const fn from_bps(bps: u64) -> Self {
-        Self(bps)
+        Self(bps << FORM_BITS)
     }
 
     /// A rate in units of 100 kb/s: 55 is 5.5 Mb/s.
     pub const fn from_100kbps(units: u64) -> Self {
-        Self(units * 100_000)
+        Self::from_bps(units * 100_000)
     }
 
     /// A rate of `mbps` Mb/s, to the nearest bit per second.
     pub fn from_mbps(mbps: f64) -> Self {
-        Self((mbps * 1e6 + 0.5) as u64)
+        Self::from_bps((mbps * 1e6 + 0.5) as u64)
     }
 
     /// Bits per second.
     pub const fn bps(self) -> u64 {
-        self.0
+        self.0 >> FORM_BITS
     }
 
     /// Mb/s.
     pub fn mbps(self) -> f64 {
-        self.0 as f64 / 1e6
+        self.bps() as f64 / 1e6
+    }
+
+    /// The number of the form in which it is sent, 0 for the sender's own.
+    pub const fn form(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// As many bits per second in another form.
+    pub(super) const fn in_form(self, form: u8) -> Self {
+        Self(self.bps() << FORM_BITS | form as u64)
     }
 
     /// Where the first that is at least as fast stands among `rates`, which rise; that of the last,
@@ -46,7 +60,7 @@ impl Bitrate {
 
     /// The time that `bytes` bytes take, rounded up to whole nanoseconds.
     pub const fn time(self, bytes: u64) -> Duration {
-        Duration::from_nanos((bytes * 8_000_000_000).div_ceil(self.0))
+        Duration::from_nanos((bytes * 8_000_000_000).div_ceil(self.bps()))
     }
 }
 

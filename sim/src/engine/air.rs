@@ -1,15 +1,11 @@
 //! From a plan to the medium: which scenario key becomes which setting of a radio or the air.
 
 use farhop_proto::base::{Bitrate, Dbm, NodeId, RadioId};
-use farhop_proto::stack::{
-    CurveConfig, EifsConfig, InterferenceConfig, NodePlan, Plan, RadioPlan, Scenario,
-};
+use farhop_proto::stack::{EifsConfig, InterferenceConfig, NodePlan, Plan, RadioPlan, Scenario};
 
 use super::losses::loss_model;
 use super::mac;
-use crate::radio::{
-    AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
-};
+use crate::radio::{AirLink, ChipConfig, EifsRule, Interference, MediumConfig};
 
 /// The radios and the air between them, as a scenario describes them.
 pub fn medium_config(scenario: &Scenario, plan: &Plan) -> MediumConfig {
@@ -30,8 +26,11 @@ pub fn medium_config(scenario: &Scenario, plan: &Plan) -> MediumConfig {
         loss: loss_model(&hop.loss),
     });
     let links = links.collect();
-    let interference = interference(scenario);
-    MediumConfig { interference, ..MediumConfig::new(radios, links) }
+    let mut config = MediumConfig::new(radios, links);
+    if let InterferenceConfig::Sinr(sinr) = scenario.interference {
+        config.interference = Interference::Sinr(sinr);
+    }
+    config
 }
 
 fn chip_config(node: &NodePlan, radio: &RadioPlan) -> ChipConfig {
@@ -57,23 +56,5 @@ fn chip_config(node: &NodePlan, radio: &RadioPlan) -> ChipConfig {
         sense_threshold: Dbm::from_f64(radio.thresholds.sense),
         capture_db: config.capture_db,
         ..usual
-    }
-}
-
-fn interference(scenario: &Scenario) -> Interference {
-    match &scenario.interference {
-        InterferenceConfig::Threshold {} => Interference::Threshold,
-        InterferenceConfig::Sinr(sinr) => {
-            let weakest = || scenario.thresholds(&scenario.radio).receive;
-            Interference::Sinr(SinrConfig {
-                noise: Dbm::from_f64(sinr.noise_dbm(&scenario.radio.phy())),
-                preamble_min: Dbm::from_f64(sinr.preamble_min_dbm.unwrap_or_else(weakest)),
-                preamble_snr_db: sinr.preamble_db(&scenario.radio.phy()),
-                curve: match sinr.curve {
-                    CurveConfig::Stock => CurveKind::Stock,
-                    CurveConfig::Logistic => CurveKind::Logistic,
-                },
-            })
-        }
     }
 }

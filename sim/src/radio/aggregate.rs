@@ -39,7 +39,7 @@ impl Chip {
     ) -> AmpduSize {
         let phy = self.config.phy;
         let limit = self.config.aggregate;
-        let mut size = phy.ampdu();
+        let mut size = phy.ampdu(rate);
         let to = self.functions[index].head().frame.to.expect("aggregates have a receiver");
         let start = self.functions[index].window_start(to);
         let mut next = self.functions[index].originators.get(&to).map_or(0, |peer| peer.next);
@@ -109,7 +109,7 @@ impl Chip {
     pub(super) fn aggregate(&mut self, air: &mut Air, exchange: &Exchange) -> TransmissionKind {
         let phy = self.config.phy;
         let mut mpdus = air.spare.pop().unwrap_or_default();
-        let mut size = phy.ampdu();
+        let mut size = phy.ampdu(exchange.rate);
         let to = exchange.to.expect("aggregates have a receiver");
         for place in 0..self.functions[exchange.owner].queue.len() {
             let out = &self.functions[exchange.owner].queue[place];

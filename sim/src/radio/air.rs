@@ -12,13 +12,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use farhop_proto::base::{Bitrate, Dbm, Duration, FrameUp, Instant, Phy, PhyKind, Seed};
+use farhop_proto::stack::SinrSettings;
 
-use super::config::{CurveKind, Interference, MediumConfig};
+use super::config::{Interference, MediumConfig};
 use super::links::{Hearer, Link, Links, Reach, weakest};
 use super::loss::{Exposed, Fate, FateRecord};
 use super::medium::MediumEvent;
 use super::queue::{EventQueue, Order};
-use super::reception::{Ear, Errors, Limits, Receiver};
+use super::reception::{Ear, Errors, Receiver, weakest_preamble};
 use super::transmission::{Mpdu, Transmission};
 
 /// The timers of one radio.
@@ -139,9 +140,10 @@ pub(super) struct Air {
     pub(super) trace_hash: u64,
     /// How the modes met so far fail.
     errors: Vec<(Phy, Bitrate, Errors)>,
-    curve: CurveKind,
-    /// Of all receivers, where interference adds up.
-    pub(super) limits: Limits,
+    /// How receivers judge them, where interference adds up.
+    sinr: SinrSettings,
+    /// No weaker preamble is detected there, whatever the noise.
+    pub(super) preamble_min: Dbm,
     /// Energy that nobody senses counts too, as interference.
     sums_energy: bool,
     /// Some receivers compare signals with what their rate asks for.
@@ -151,13 +153,15 @@ pub(super) struct Air {
 impl Air {
     /// Panics if a link names a radio that does not exist, or leads from a radio to itself.
     pub(super) fn new(config: &MediumConfig, seed: Seed) -> Self {
+        let sinr = match config.interference {
+            Interference::Sinr(sinr) => Some(sinr),
+            Interference::Threshold => None,
+        };
+        let given = sinr.and_then(|sinr| sinr.preamble_min_dbm);
+        let summed = sinr.as_ref().map(|sinr| (sinr, weakest_preamble(sinr, &config.radios)));
         Self {
             queue: EventQueue::new(config.radios.len() * TIMERS),
-            ears: config
-                .radios
-                .iter()
-                .map(|radio| Receiver::ear(radio, config.interference))
-                .collect(),
+            ears: config.radios.iter().map(|radio| Receiver::ear(radio, summed)).collect(),
             links: Links::new(config, seed),
             slab: Vec::new(),
             free: Vec::new(),
@@ -170,13 +174,10 @@ impl Air {
             passes: 0,
             trace_hash: 0xcbf2_9ce4_8422_2325,
             errors: Vec::new(),
-            curve: match config.interference {
-                Interference::Sinr(sinr) => sinr.curve,
-                Interference::Threshold => CurveKind::default(),
-            },
-            limits: Limits::of(config.interference),
-            sums_energy: matches!(config.interference, Interference::Sinr(_)),
-            receives_by_rate: matches!(config.interference, Interference::Threshold)
+            sinr: sinr.unwrap_or_default(),
+            preamble_min: given.map_or(Dbm::new(-1_000), Dbm::from_f64),
+            sums_energy: sinr.is_some(),
+            receives_by_rate: sinr.is_none()
                 && config.radios.iter().any(|radio| radio.receives_by_rate),
         }
     }
@@ -259,7 +260,7 @@ impl Air {
     fn mode(&mut self, phy: Phy, rate: Bitrate) -> u32 {
         let known = self.errors.iter().position(|known| (known.1, known.0) == (rate, phy));
         known.unwrap_or_else(|| {
-            self.errors.push((phy, rate, Errors::of(phy, rate, self.curve)));
+            self.errors.push((phy, rate, Errors::of(phy, rate, &self.sinr)));
             self.errors.len() - 1
         }) as u32
     }

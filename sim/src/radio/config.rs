@@ -4,7 +4,7 @@ use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES};
 use farhop_proto::base::{
     AccessCategory, Bitrate, Dbm, Duration, Gap, NodeId, Phy, PhyKind, RadioId,
 };
-use farhop_proto::stack::{FirstAccess, LinkOverhead, Protection, RateControl};
+use farhop_proto::stack::{FirstAccess, LinkOverhead, Protection, RateControl, SinrSettings};
 
 use super::loss::LossModel;
 
@@ -34,31 +34,9 @@ pub enum Interference {
     #[default]
     Threshold,
     /// Signals add up, and the errors of a frame follow from its ratio to the sum, from moment to
-    /// moment.
-    Sinr(SinrConfig),
-}
-
-/// Settings of a receiver under summed interference.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SinrConfig {
-    /// Thermal noise over the channel with the noise figure.
-    pub noise: Dbm,
-    /// The weakest preamble that is detected.
-    pub preamble_min: Dbm,
-    /// How far a preamble must stand above noise and interference to be detected, in decibels.
-    pub preamble_snr_db: f64,
-    /// Which error curves apply.
-    pub curve: CurveKind,
-}
-
-/// A family of error curves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CurveKind {
-    /// Closed forms of each modulation and code, as ns-3's DSSS and NIST models have them.
-    #[default]
-    Stock,
-    /// A logistic around each rate's sensitivity, from all to nothing within 5 dB.
-    Logistic,
+    /// moment. Whatever can be decoded has a preamble that is detected, if
+    /// [`SinrSettings::preamble_min_dbm`] is not given.
+    Sinr(SinrSettings),
 }
 
 /// One direction between two radios.

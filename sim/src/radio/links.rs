@@ -5,7 +5,8 @@
 //! its losses and what its receiver remembers, stands apart, and only where frames can be decoded.
 //!
 //! Where radios of different PHYs share a channel, what some send in their newer format is energy
-//! to others (802.11g beside 802.11b), so a radio may have two lists of hearers.
+//! to others (802.11g beside 802.11b), so a radio may have a list of hearers for each format, and
+//! for each form of n and ac in which it sends to those who know less.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -84,8 +85,9 @@ struct Station {
     paths: Vec<u32>,
     /// Who hears it now, nearest first.
     hearers: Rc<[Hearer]>,
-    /// The same for frames in its newer format, where not all decode those who decode the others.
-    newer: Option<Rc<[Hearer]>>,
+    /// The same for frames in its newer format, by the number of their form, where not all decode
+    /// those who decode the others.
+    newer: Vec<(u8, Rc<[Hearer]>)>,
 }
 
 /// The weakest signal at which a frame at `rate` can be decoded where that hangs on the rate.
@@ -126,7 +128,7 @@ impl Links {
             sense_threshold: config.sense_threshold,
             paths: Vec::new(),
             hearers: Rc::default(),
-            newer: None,
+            newer: Vec::new(),
         };
         let mut links = Self {
             stations: config.radios.iter().map(station).collect(),
@@ -150,10 +152,9 @@ impl Links {
     /// Who hears a radio now, if it sends at `rate`.
     pub(super) fn hearers(&self, radio: usize, rate: Bitrate) -> &Rc<[Hearer]> {
         let station = &self.stations[radio];
-        match &station.newer {
-            Some(newer) if station.phy.is_newer(rate) => newer,
-            _ => &station.hearers,
-        }
+        let mut newer = station.newer.iter().filter(|_| station.phy.is_newer(rate));
+        let of_form = newer.find(|(form, _)| *form == rate.form());
+        of_form.map_or(&station.hearers, |(_, hearers)| hearers)
     }
 
     /// Whether a signal of a radio is strong enough for a hearer to decode a frame at `rate` of it,
@@ -290,13 +291,24 @@ impl Links {
     fn line_up(&mut self, radio: usize) {
         let [older, newer] = self.formats(radio);
         let phy = self.stations[radio].phy;
-        let mut sinks = self.stations[radio].paths.iter().map(|path| self.paths[*path as usize].to);
-        let are_alike = sinks.all(|sink| self.stations[sink as usize].phy == phy);
+        let sinks = self.stations[radio].paths.iter().map(|path| self.paths[*path as usize].to);
+        let mut others: Vec<Phy> = Vec::new();
+        for other in sinks.map(|sink| self.stations[sink as usize].phy) {
+            if other != phy && !others.contains(&other) {
+                others.push(other);
+            }
+        }
         let hearers = self.list(radio, older);
-        let newer = (!are_alike && phy.is_newer(newer)).then(|| self.list(radio, newer));
+        let mut lists = Vec::new();
+        if !others.is_empty() && phy.is_newer(newer) {
+            let forms = others.iter().filter_map(|other| phy.rates_for(other).last().copied());
+            let forms: BTreeMap<u8, Bitrate> =
+                forms.chain([newer]).map(|rate| (rate.form(), rate)).collect();
+            lists.extend(forms.into_iter().map(|(form, rate)| (form, self.list(radio, rate))));
+        }
         let station = &mut self.stations[radio];
-        station.newer = newer.filter(|newer| *newer != hearers);
-        station.hearers = hearers;
+        lists.retain(|(_, list)| *list != hearers);
+        (station.newer, station.hearers) = (lists, hearers);
     }
 
     /// Who hears a radio at `rate`, from its paths and its node's other radios.

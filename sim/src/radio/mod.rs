@@ -52,9 +52,7 @@ mod tests;
 mod transmission;
 mod wire;
 
-pub use config::{
-    AcParams, AirLink, ChipConfig, CurveKind, EifsRule, Interference, MediumConfig, SinrConfig,
-};
+pub use config::{AcParams, AirLink, ChipConfig, EifsRule, Interference, MediumConfig};
 pub use inject::Injected;
 pub use loss::{
     Burst, Drift, ErrorRuns, Exposed, Fate, FateRecord, Interferer, LossModel, LossProcess,

@@ -109,7 +109,7 @@ impl Rates {
         let (phy, fixed) = (&config.phy, self.fixed);
         let (rates, usual): (Vec<Bitrate>, &[Bitrate]) = match self.control {
             RateControl::Fixed => (phy.rate_for(theirs, fixed).into_iter().collect(), &[fixed]),
-            _ => (phy.rates_for(theirs).collect(), phy.rates()),
+            _ => (phy.rates_for(theirs), phy.rates()),
         };
         if !rates.is_empty() && rates != usual {
             self.of_others.insert(to, choice(config, &rates));

@@ -156,20 +156,26 @@ fn what_no_card_takes_is_refused() {
 }
 
 #[test]
-fn one_noise_for_channels_of_two_widths_is_refused() {
-    let paths = |noise: &str, own: &str| -> Vec<String> {
+fn a_frame_has_the_noise_of_the_channel_that_it_takes() {
+    // In 5 MHz there is a quarter of the noise of 20, and 6 dB less signal do.
+    let received = |width: u32, signal: f64| {
         let text = format!(
-            "name = \"x\"\nduration_s = 1\nradio = {{ phy = \"802.11a\" }}\n\
-             interference = {{ kind = \"sinr\"{noise} }}\n\
+            "name = \"x\"\nduration_s = 1\nradio = {{ phy = \"802.11a\", receive_dbm = -105 }}\n\
+             interference = {{ kind = \"sinr\", curve = \"logistic\" }}\n\
              node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n\
-             link = [{{ between = [\"a\", \"b\"], distance_km = 1, radio = {{ {own} }} }}]"
+             [[link]]\nbetween = [\"a\", \"b\"]\ndistance_km = 1\nsignal_dbm = {signal}\n\
+             radio = {{ width_mhz = {width}, rate_mbps = {} }}\n\
+             [[flow]]\nfrom = \"a\"\nto = \"b\"\nkind = \"udp\"\nrate_mbps = 0.5\n",
+            12.0 * f64::from(width) / 20.0
         );
-        let scenario = farhop_testkit::scenario(&text);
-        scenario.problems().into_iter().map(|problem| problem.path).collect()
+        1.0 - simulate(&text).flows[0].loss.expect("it was sent")
     };
-    assert_eq!(paths("", "width_mhz = 5"), ["link[0].radio.width_mhz"]);
-    assert_eq!(paths("", "channel = 40"), [""; 0]);
-    assert_eq!(paths(", noise_dbm = -101", "width_mhz = 5"), [""; 0]);
+    // 12 Mb/s of 20 MHz lose a tenth of 1,024 bytes at -87 dBm.
+    for (width, shift) in [(20, 0.0), (10, -3.0), (5, -6.0)] {
+        let [clear, weak] = [-83.0, -92.0].map(|signal| received(width, signal + shift));
+        println!("{width} MHz: {clear} and {weak}");
+        assert!(clear > 0.99 && weak < 0.01, "{width} MHz: {clear} and {weak}");
+    }
 }
 
 #[test]
@@ -262,7 +268,7 @@ fn an_access_point_sends_to_each_station_at_a_rate_that_it_knows() {
     for (radio, older, low, high) in [
         ("phy = \"802.11g\"\nmixed = true", "phy = \"802.11b\"\nmixed = false", 6.0, 7.5),
         ("phy = \"802.11n\"\nband = \"2.4GHz\"", "phy = \"802.11g\"", 25.0, 31.0),
-        ("phy = \"802.11ac\"\nwidth_mhz = 80", "phy = \"802.11n\"\nwidth_mhz = 20", 25.0, 31.0),
+        ("phy = \"802.11ac\"\nwidth_mhz = 80", "phy = \"802.11n\"\nwidth_mhz = 20", 55.0, 65.0),
     ] {
         for control in ["fixed", "arf", "minstrel"] {
             let radio = format!("{radio}\nrate_control = \"{control}\"");
@@ -271,6 +277,35 @@ fn an_access_point_sends_to_each_station_at_a_rate_that_it_knows() {
             println!("{radio}: {new:.1} and {old:.1} Mb/s");
             assert!((low..high).contains(&old), "{radio}: {old:.1} Mb/s to the older station");
             assert!(new > 2.0 * old, "{radio}: {new:.1} Mb/s to the newer one, {old:.1}");
+        }
+    }
+}
+
+#[test]
+fn an_access_point_of_n_or_ac_sends_to_a_lesser_station_as_that_would_itself() {
+    for (radio, lesser) in [
+        ("phy = \"802.11n\"\nstreams = 2", "phy = \"802.11n\"\nstreams = 1"),
+        (
+            "phy = \"802.11n\"\nstreams = 2\nwidth_mhz = 40",
+            "phy = \"802.11n\"\nstreams = 2\nwidth_mhz = 20",
+        ),
+        (
+            "phy = \"802.11ac\"\nstreams = 2\nwidth_mhz = 80",
+            "phy = \"802.11n\"\nstreams = 1\nwidth_mhz = 40",
+        ),
+        (
+            "phy = \"802.11ac\"\nstreams = 2\nwidth_mhz = 80",
+            "phy = \"802.11ac\"\nstreams = 1\nwidth_mhz = 20",
+        ),
+    ] {
+        for control in ["fixed", "minstrel"] {
+            let of = |radio: &str| {
+                let radio = format!("{radio}\nrate_control = \"{control}\"");
+                from_access_point(&radio, lesser, "old").total_mbps()
+            };
+            let (mixed, alike) = (of(radio), of(lesser));
+            println!("{lesser}, {control}: {mixed:.1} and {alike:.1} Mb/s");
+            assert!((mixed / alike - 1.0).abs() < 0.03, "{radio} to {lesser}: {mixed}, {alike}");
         }
     }
 }

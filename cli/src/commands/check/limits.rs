@@ -149,7 +149,7 @@ fn packets_an_access(
     let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
     let is_qos = !mac_ack || config.edca || matches!(phy.kind, PhyKind::N | PhyKind::Ac);
     let mpdu = mpdu_bytes(is_qos, PACKET_BYTES);
-    let mut ampdu = phy.ampdu();
+    let mut ampdu = phy.ampdu(rate);
     ampdu.push(mpdu);
     let most = if mac_ack && phy.mcs(rate).is_some() { usize::from(config.aggregate) } else { 1 };
     while ampdu.mpdus() < most && phy.has_room(ampdu, mpdu, rate) {

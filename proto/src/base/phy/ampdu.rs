@@ -61,9 +61,10 @@ impl Phy {
         Some(AmpduLimits { mpdus: 64, bytes, air_time: Duration::from_micros(5_484) })
     }
 
-    /// An A-MPDU without MPDUs.
-    pub const fn ampdu(&self) -> AmpduSize {
-        AmpduSize { bytes: 0, mpdus: 0, pads_last: matches!(self.kind, PhyKind::Ac) }
+    /// An A-MPDU at `rate` without MPDUs.
+    pub fn ampdu(&self, rate: Bitrate) -> AmpduSize {
+        let (sent, _) = self.sent(rate);
+        AmpduSize { bytes: 0, mpdus: 0, pads_last: sent.kind == PhyKind::Ac }
     }
 
     /// The longest A-MPDU at `rate` of MPDUs of `bytes` bytes each, `most` of them at most and one
@@ -73,7 +74,7 @@ impl Phy {
         let of = |mpdus: usize| AmpduSize {
             bytes: (mpdus - 1) * before + DELIMITER_BYTES + bytes,
             mpdus,
-            ..self.ampdu()
+            ..self.ampdu(rate)
         };
         let (mut fits, mut beyond) = (1, most.max(1) + 1);
         while beyond - fits > 1 {
@@ -86,7 +87,8 @@ impl Phy {
     /// Whether an A-MPDU at `rate` still keeps the limits with one more MPDU of `bytes` bytes. The
     /// first always fits.
     pub fn has_room(&self, ampdu: AmpduSize, bytes: usize, rate: Bitrate) -> bool {
-        let Some(limits) = self.ampdu_limits() else { return ampdu.mpdus == 0 };
+        let limits = self.sent(rate).0.ampdu_limits();
+        let Some(limits) = limits else { return ampdu.mpdus == 0 };
         let mut larger = ampdu;
         larger.push(bytes);
         ampdu.mpdus == 0
@@ -97,10 +99,10 @@ impl Phy {
 
     /// Length of the PSDU of a lone MPDU: VHT sends it as an A-MPDU of one.
     pub fn psdu_bytes(&self, mpdu: usize, rate: Bitrate) -> usize {
-        if self.kind != PhyKind::Ac || self.mcs(rate).is_none() {
+        if self.sent(rate).0.kind != PhyKind::Ac || self.mcs(rate).is_none() {
             return mpdu;
         }
-        let mut ampdu = self.ampdu();
+        let mut ampdu = self.ampdu(rate);
         ampdu.push(mpdu);
         ampdu.bytes()
     }

@@ -10,6 +10,7 @@
 
 mod ampdu;
 mod channel;
+mod form;
 mod mode;
 mod spec;
 #[cfg(test)]
@@ -281,8 +282,9 @@ impl Phy {
         if self.is_dsss(rate) {
             return Duration::from_micros(if self.is_short(rate) { 96 } else { 192 });
         }
-        let training = 4 * u64::from(self.streams);
-        Duration::from_micros(match (self.kind, self.mcs(rate)) {
+        let (sent, own) = self.sent(rate);
+        let training = 4 * u64::from(sent.streams);
+        Duration::from_micros(match (sent.kind, sent.mcs(own)) {
             (PhyKind::N, Some(_)) => 32 + training,
             (PhyKind::Ac, Some(_)) => 36 + training,
             _ => 20 * self.slower(),

@@ -1,9 +1,10 @@
 //! Modes: which rates a PHY has, and what each is made of (802.11-2012 tables 18-4 and 20-30 ff.,
 //! 802.11ac-2013 tables 22-30 ff.).
 //!
-//! A rate names its mode within a PHY. Those of HT and VHT are known by their nominal figures, as
-//! the standard prints them, to 100 kb/s: 7.2 Mb/s stands for 65/9 Mb/s. Where 40 MHz have an MCS
-//! of 54 Mb/s, that rate is the MCS and not the non-HT mode.
+//! A rate names its mode within a PHY, and within each form of it (see `form`). Those of HT and
+//! VHT are known by their nominal figures, as the standard prints them, to 100 kb/s: 7.2 Mb/s
+//! stands for 65/9 Mb/s. Where 40 MHz have an MCS of 54 Mb/s, that rate is the MCS and not the
+//! non-HT mode.
 
 use super::{AckRate, Band, GuardInterval, Phy, PhyKind, Width};
 use crate::base::units::Bitrate;
@@ -230,7 +231,7 @@ impl Phy {
     /// are 8 to 15. Nothing for a rate that is none.
     pub fn mcs(&self, rate: Bitrate) -> Option<u8> {
         let index = self.stream_mcs(rate)? as u8;
-        Some(index + self.first_mcs())
+        Some(index + self.sent(rate).0.first_mcs())
     }
 
     /// The rate of an MCS, if this PHY has it.
@@ -247,8 +248,9 @@ impl Phy {
 
     /// The place of a rate among the MCS of one stream.
     fn stream_mcs(&self, rate: Bitrate) -> Option<usize> {
-        match self.kind {
-            PhyKind::N | PhyKind::Ac => self.rates().iter().position(|own| *own == rate),
+        let (sent, rate) = self.sent(rate);
+        match sent.kind {
+            PhyKind::N | PhyKind::Ac => sent.rates().iter().position(|own| *own == rate),
             _ => None,
         }
     }
@@ -269,8 +271,9 @@ impl Phy {
         }
         if let Some(mcs) = self.stream_mcs(rate) {
             let (bits_per_subcarrier, code) = MCS[mcs];
-            let format = if self.kind == PhyKind::N { Format::Ht } else { Format::Vht };
-            let bits_per_symbol = self.mcs_bits(mcs);
+            let (sent, _) = self.sent(rate);
+            let format = if sent.kind == PhyKind::N { Format::Ht } else { Format::Vht };
+            let bits_per_symbol = sent.mcs_bits(mcs);
             return Mode::Ofdm(Ofdm { format, bits_per_subcarrier, code, bits_per_symbol });
         }
         let index = self.non_ht().iter().position(|own| *own == rate).unwrap_or(0);
@@ -282,7 +285,7 @@ impl Phy {
     /// by as much stronger or weaker as the channel is wider or narrower than 20 MHz, for so much
     /// noise is in it.
     pub fn sensitivity_dbm(&self, rate: Bitrate) -> f64 {
-        self.mode(rate).sensitivity_dbm() + self.noise_db()
+        self.mode(rate).sensitivity_dbm() + self.sent(rate).0.noise_db()
     }
 
     /// Noise in the channel over that in one of 20 MHz, in decibels.
@@ -324,12 +327,20 @@ impl Phy {
     }
 
     /// The rates of data for a radio of another PHY, rising: its own as far as that one decodes
-    /// them, or else those of the older format beside HT and VHT.
-    pub fn rates_for<'a>(&'a self, receiver: &'a Self) -> impl Iterator<Item = Bitrate> + 'a {
-        let decodes = |rate: &Bitrate| receiver.decodes(self, *rate);
-        let own = self.rates();
-        let rates = if own.iter().any(decodes) { own } else { self.legacy_rates() };
-        rates.iter().copied().filter(move |rate| receiver.decodes(self, *rate))
+    /// them, or those of n and ac that both know, or else those of the older OFDM.
+    pub fn rates_for(&self, receiver: &Self) -> Vec<Bitrate> {
+        let of = |rates: &[Bitrate]| {
+            let known = rates.iter().filter(|rate| receiver.decodes(self, **rate));
+            known.copied().collect::<Vec<_>>()
+        };
+        let own = of(self.rates());
+        if !own.is_empty() {
+            return own;
+        }
+        match self.common(receiver) {
+            Some(sent) => sent.rates().iter().map(|rate| self.rate_as(&sent, *rate)).collect(),
+            None => of(self.legacy_rates()),
+        }
     }
 
     /// The rate of data for a radio of another PHY where it is `own` for others, if that one knows
@@ -343,8 +354,9 @@ impl Phy {
 
     /// The highest rate of data for a radio that is not above `most`, or else the lowest.
     pub fn rate_under(&self, receiver: &Self, most: Bitrate) -> Option<Bitrate> {
-        let below = self.rates_for(receiver).filter(|rate| *rate <= most).last();
-        below.or_else(|| self.rates_for(receiver).next())
+        let rates = self.rates_for(receiver);
+        let below = rates.iter().rfind(|rate| rate.bps() <= most.bps());
+        below.or(rates.first()).copied()
     }
 
     /// Whether a frame at `rate` is in the newer of the two formats that a radio sends: OFDM of
@@ -364,8 +376,9 @@ impl Phy {
         if (self.band(), self.slower()) != (sender.band(), sender.slower()) {
             return false;
         }
-        let has_room = self.width >= sender.width && self.streams >= sender.streams;
-        match sender.mode(rate) {
+        let (sent, own) = sender.sent(rate);
+        let has_room = self.width >= sent.width && self.streams >= sent.streams;
+        match sent.mode(own) {
             Mode::Wire => self.kind == PhyKind::Wire,
             Mode::Dbpsk | Mode::Dqpsk | Mode::Cck5 | Mode::Cck11 => self.is_dsss(rate),
             Mode::Ofdm(Ofdm { format, .. }) => match (format, self.kind) {
@@ -389,7 +402,7 @@ impl Phy {
 
     /// Data bits in a symbol of an HT or VHT rate.
     pub(super) fn mcs_bits_of(&self, rate: Bitrate) -> Option<u64> {
-        self.stream_mcs(rate).map(|mcs| u64::from(self.mcs_bits(mcs)))
+        self.stream_mcs(rate).map(|mcs| u64::from(self.sent(rate).0.mcs_bits(mcs)))
     }
 
     fn all_mcs(&self) -> &'static [Bitrate; 10] {

@@ -163,24 +163,24 @@ fn an_mcs_is_answered_below_the_older_rate_of_its_modulation() {
 #[test]
 fn an_ampdu_grows_by_delimiters_and_padding_up_to_its_limits() {
     let phy = n(Width::Mhz20, GuardInterval::Long, 1);
-    let mut ampdu = phy.ampdu();
+    let fastest = phy.rates()[7];
+    let mut ampdu = phy.ampdu(fastest);
     assert_eq!([ampdu.push(1538), ampdu.push(1538), ampdu.push(60)], [4, 1548, 3092]);
     assert_eq!((ampdu.bytes(), ampdu.mpdus()), (3152, 3));
     let fill = |phy: Phy, rate: Bitrate, mpdu: usize| {
-        let mut ampdu = phy.ampdu();
+        let mut ampdu = phy.ampdu(rate);
         while phy.has_room(ampdu, mpdu, rate) {
             ampdu.push(mpdu);
         }
         ampdu
     };
-    let fastest = phy.rates()[7];
     // 42 MPDUs would need 64,846 bytes and 8 ms: here the time is the limit.
     assert_eq!(fill(phy, fastest, 1538).mpdus(), 28);
     for (phy, mpdu, most) in [(phy, 1538, 64), (phy, 101, 64), (phy, 1538, 5), (phy, 1538, 1)] {
         let longest = phy.longest_ampdu(mpdu, fastest, most);
         let full = fill(phy, fastest, mpdu).mpdus();
         assert_eq!(longest.mpdus(), full.min(most), "{mpdu} bytes, {most} at most");
-        let mut one_by_one = phy.ampdu();
+        let mut one_by_one = phy.ampdu(fastest);
         (0..longest.mpdus()).for_each(|_| _ = one_by_one.push(mpdu));
         assert_eq!(longest, one_by_one);
     }
@@ -279,4 +279,55 @@ fn a_radio_decodes_its_own_format_and_the_older_ones_of_its_band() {
     let narrow = Phy { width: Width::Mhz5, ..a };
     assert_eq!([decodes(a, narrow), decodes(narrow, a)], [[false; 2]; 2]);
     assert_eq!([decodes(n, at_2_ghz), decodes(b, a), decodes(a, b)], [[false; 2]; 3]);
+}
+
+#[test]
+fn a_radio_sends_to_a_lesser_one_as_that_would() {
+    let n = n(Width::Mhz40, GuardInterval::Short, 2);
+    let ac = Phy { kind: PhyKind::Ac, width: Width::Mhz80, ..n };
+    let lesser = |phy: Phy| Phy { streams: 1, ..phy };
+    let narrow = |phy: Phy| Phy { width: Width::Mhz20, ..phy };
+    for (sender, receiver, expected) in [
+        (n, lesser(n), lesser(n)),
+        (n, narrow(n), narrow(n)),
+        (ac, lesser(narrow(ac)), lesser(narrow(ac))),
+        (ac, n, n),
+        (ac, lesser(n), lesser(n)),
+        (lesser(ac), narrow(n), lesser(narrow(n))),
+        (n, narrow(ac), narrow(n)),
+        (narrow(ac), lesser(n), lesser(narrow(n))),
+    ] {
+        let rates = sender.rates_for(&receiver);
+        assert_eq!(rates.len(), expected.rates().len());
+        for (rate, own) in rates.into_iter().zip(expected.rates()) {
+            assert_eq!(sender.sent(rate), (expected, *own));
+            assert_eq!((rate.bps(), sender.mcs(rate)), (own.bps(), expected.mcs(*own)));
+            assert_eq!(sender.mode(rate), expected.mode(*own));
+            assert_eq!(sender.control_rate(rate), expected.control_rate(*own));
+            assert_eq!(sender.sensitivity_dbm(rate), expected.sensitivity_dbm(*own));
+            let size = |phy: &Phy, rate| phy.longest_ampdu(1_536, rate, 64);
+            assert_eq!(size(&sender, rate), size(&expected, *own));
+            for bytes in [14, 100, 1_536, 30_000] {
+                assert_eq!(sender.psdu_bytes(bytes, rate), expected.psdu_bytes(bytes, *own));
+                assert_eq!(sender.air_time(bytes, rate), expected.air_time(bytes, *own));
+                assert_eq!(sender.byte_time(bytes, rate), expected.byte_time(bytes, *own));
+            }
+            assert!(receiver.decodes(&sender, rate) && sender.is_newer(rate));
+            assert!(!lesser(narrow(n)).decodes(&sender, rate) || expected == lesser(narrow(n)));
+        }
+    }
+}
+
+#[test]
+fn a_rate_is_given_to_a_lesser_radio_as_the_highest_of_its_own_below() {
+    let sender = n(Width::Mhz20, GuardInterval::Long, 2);
+    let receiver = Phy { streams: 1, ..sender };
+    for (own, expected) in [(1300, 650), (780, 650), (520, 520), (130, 130)] {
+        let rate = sender.rate_for(&receiver, Bitrate::from_100kbps(own)).expect("a rate");
+        assert_eq!(rate.bps(), expected * 100_000);
+        assert_eq!(sender.sent(rate), (receiver, Bitrate::from_100kbps(expected)));
+    }
+    // 13 Mb/s are MCS 8 of its own, and MCS 1 of a lesser one.
+    assert_eq!(sender.mcs(sender.rates()[0]), Some(8));
+    assert_eq!(sender.mcs(sender.rates_for(&receiver)[1]), Some(1));
 }

@@ -167,14 +167,7 @@ impl Port {
             return spec.unacknowledged(bytes);
         }
         let before = open.map_or(Duration::ZERO, |before| spec.aggregated(before));
-        spec.aggregated(self.with(open, bytes)).saturating_sub(before)
-    }
-
-    /// An A-MPDU, or a new one, with one frame more.
-    fn with(&self, open: Option<AmpduSize>, bytes: usize) -> AmpduSize {
-        let mut size = open.unwrap_or_else(|| self.spec.phy.ampdu());
-        size.push(self.spec.mpdu_bytes(bytes));
-        size
+        spec.aggregated(with(spec, open, bytes)).saturating_sub(before)
     }
 
     /// The A-MPDU that a frame becomes a part of; nothing if it is the first of another.
@@ -259,7 +252,9 @@ impl Port {
         let open = self.joined(now, toward, bytes);
         let air = self.added(open, toward, bytes);
         self.open = match toward {
-            Toward::Many(peer) if self.joins(toward) => Some((peer, self.with(open, bytes))),
+            Toward::Many(peer) if self.joins(toward) => {
+                Some((peer, with(self.to(toward), open, bytes)))
+            }
             _ => None,
         };
         self.is_stamped = true;
@@ -307,9 +302,14 @@ pub(super) fn alone(spec: &RadioSpec, bytes: usize) -> Duration {
     if !spec.aggregates() {
         return spec.unacknowledged(bytes);
     }
-    let mut size = spec.phy.ampdu();
+    spec.aggregated(with(spec, None, bytes)) + spec.block_ack_request()
+}
+
+/// An A-MPDU of a radio, or a new one, with one frame more.
+fn with(spec: &RadioSpec, open: Option<AmpduSize>, bytes: usize) -> AmpduSize {
+    let mut size = open.unwrap_or_else(|| spec.phy.ampdu(spec.rate));
     size.push(spec.mpdu_bytes(bytes));
-    spec.aggregated(size) + spec.block_ack_request()
+    size
 }
 
 #[cfg(test)]

@@ -313,8 +313,16 @@ impl Topology {
             let phy = config.phy();
             let theirs = &self.radios[index(hop.to.0)][usize::from(hop.to.1.0)].config;
             let rate = phy.rate_under(&theirs.phy(), config.rate().min(most))?;
-            let rate_mbps = Some(rate.mbps());
-            Some((node, RadioConfig { rate_mbps, mcs: None, ..RadioConfig::clone(config) }))
+            let (sent, rate) = phy.sent(rate);
+            let slowed = RadioConfig {
+                phy: sent.kind,
+                width_mhz: sent.width.mhz(),
+                streams: sent.streams,
+                rate_mbps: Some(rate.mbps()),
+                mcs: None,
+                ..RadioConfig::clone(config)
+            };
+            Some((node, slowed))
         })
     }
 

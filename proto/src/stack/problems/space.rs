@@ -1,7 +1,6 @@
 //! What is impossible in places, propagation and movement.
 
 use super::{Found, NODES};
-use crate::base::PhyKind;
 use crate::stack::scenario::{
     InterferenceConfig, LayoutConfig, MobilityKind, NodeConfig, PropagationConfig, PropagationKind,
     Scenario,
@@ -227,9 +226,6 @@ fn check_keys(found: &mut Found, config: &PropagationConfig, kind: PropagationKi
 
 fn check_interference(found: &mut Found, scenario: &Scenario) {
     let InterferenceConfig::Sinr(sinr) = &scenario.interference else { return };
-    if sinr.noise_dbm.is_none() {
-        check_one_noise(found, scenario);
-    }
     let path = |key: &str| format!("interference.{key}");
     if let Some(noise) = sinr.noise_dbm {
         found.number(path("noise_dbm"), noise, NOISES_DBM, "a power in dBm");
@@ -239,29 +235,6 @@ fn check_interference(found: &mut Found, scenario: &Scenario) {
     }
     if let Some(least) = sinr.preamble_min_dbm {
         found.number(path("preamble_min_dbm"), least, POWERS_DBM, "a power in dBm");
-    }
-}
-
-/// Receivers have one noise, that of the width in `[radio]`.
-fn check_one_noise(found: &mut Found, scenario: &Scenario) {
-    let of_nodes = scenario.node.iter().map(|node| &node.radio);
-    let of_links = scenario.link.iter().map(|link| &link.radio);
-    let paths = of_nodes.enumerate().map(|(index, radio)| (format!("node[{index}]"), radio));
-    let paths =
-        paths.chain(of_links.enumerate().map(|(index, radio)| (format!("link[{index}]"), radio)));
-    for (path, radio) in paths {
-        let Some(own) = radio.as_ref().map(|radio| radio.with_phy_of(&scenario.radio)) else {
-            continue;
-        };
-        if own.phy == PhyKind::Wire || own.width_mhz == scenario.radio.width_mhz {
-            continue;
-        }
-        let message = format!(
-            "with interference of kind \"sinr\" all radios have one noise, that of {} MHz",
-            scenario.radio.width_mhz
-        );
-        let help = "the width of [radio], or interference.noise_dbm, which holds for all";
-        found.add(format!("{path}.radio.width_mhz"), message, help);
     }
 }
 

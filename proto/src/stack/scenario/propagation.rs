@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::loss::LossConfig;
-use crate::base::Phy;
+use crate::base::phy::Mode;
+use crate::base::{Bitrate, Phy};
 
 /// Noise over 20 MHz with a noise figure of 6 dB, in dBm (`radio.md` 4.2).
 const NOISE_DBM: f64 = -95.0;
@@ -135,19 +136,20 @@ impl InterferenceConfig {
 }
 
 /// Settings of receivers under summed interference.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SinrSettings {
     /// Thermal noise over the channel, with the noise figure of the receiver, in dBm; if it is not
-    /// given -95 over 20 MHz, and by 3 dB more or less for each doubling or halving of the width in
-    /// `[radio]`.
+    /// given -95 over 20 MHz, and by 3 dB more or less for each doubling or halving of the width
+    /// that a frame takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_dbm: Option<f64>,
     /// How far a preamble must stand above noise and interference to be detected, in decibels; if
-    /// it is not given 4, or 1 where `[radio]` has DSSS, whose slowest rate needs no more.
+    /// it is not given 4, or 1 for frames of DSSS, whose slowest rate needs no more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preamble_db: Option<f64>,
-    /// The weakest preamble that is detected, in dBm; `radio.receive_dbm` if it is not given.
+    /// The weakest preamble that is detected, in dBm; `receive_dbm` of the radio that hears it if
+    /// this is not given or lower.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preamble_min_dbm: Option<f64>,
     /// Which error curves apply.
@@ -155,16 +157,17 @@ pub struct SinrSettings {
 }
 
 impl SinrSettings {
-    /// How far a preamble of radios of a PHY must stand out, in decibels: it is found where a frame
-    /// at the slowest rate can be received (`radio.md` 4.2).
-    pub fn preamble_db(&self, phy: &Phy) -> f64 {
-        let slowest = phy.sensitivity_dbm(phy.legacy_rates()[0]) - (NOISE_DBM + phy.noise_db());
-        // Nothing is too weak for a wire, on which no preamble is looked for.
-        let most = if slowest.is_finite() { slowest.min(PREAMBLE_DB) } else { PREAMBLE_DB };
-        self.preamble_db.unwrap_or(most)
+    /// How far the preamble of a frame must stand out, in decibels: it is found where one at the
+    /// slowest rate of its modulation can be received (`radio.md` 4.2).
+    pub fn preamble_db(&self, phy: &Phy, rate: Bitrate) -> f64 {
+        let slowest = match phy.mode(rate) {
+            Mode::Ofdm(_) | Mode::Wire => PREAMBLE_DB,
+            _ => Mode::Dbpsk.sensitivity_dbm() - NOISE_DBM,
+        };
+        self.preamble_db.unwrap_or(slowest)
     }
 
-    /// Noise over the channel of radios of a PHY, in dBm.
+    /// Noise over the channel that frames of a PHY take, in dBm.
     pub fn noise_dbm(&self, phy: &Phy) -> f64 {
         self.noise_dbm.unwrap_or(NOISE_DBM + phy.noise_db())
     }
@@ -191,27 +194,21 @@ pub enum CurveConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{PhyKind, Width};
+    use crate::base::PhyKind;
 
     #[test]
-    fn a_preamble_stands_out_by_what_the_slowest_rate_needs_and_4_db_at_most() {
-        let of = |kind, width, mixed| {
-            let phy = Phy { kind, width, mixed, ..Phy::default() };
-            SinrSettings::default().preamble_db(&phy)
+    fn a_preamble_of_dsss_stands_out_by_1_db_and_others_by_4() {
+        let of = |kind, mixed| {
+            let phy = Phy { kind, mixed, ..Phy::default() };
+            let rates = [phy.basic_rates()[0], *phy.rates().last().expect("rates")];
+            rates.map(|rate| SinrSettings::default().preamble_db(&phy, rate))
         };
-        assert_eq!(of(PhyKind::B, Width::Mhz20, false), 1.0);
-        assert_eq!(of(PhyKind::G, Width::Mhz20, true), 1.0);
-        for (kind, width) in [
-            (PhyKind::G, Width::Mhz20),
-            (PhyKind::A, Width::Mhz20),
-            (PhyKind::A, Width::Mhz5),
-            (PhyKind::N, Width::Mhz40),
-            (PhyKind::Ac, Width::Mhz80),
-            (PhyKind::Wire, Width::Mhz20),
-        ] {
-            assert_eq!(of(kind, width, false), 4.0, "{kind:?}");
+        assert_eq!(of(PhyKind::B, false), [1.0; 2]);
+        assert_eq!(of(PhyKind::G, true), [1.0, 4.0]);
+        for kind in [PhyKind::G, PhyKind::A, PhyKind::N, PhyKind::Ac, PhyKind::Wire] {
+            assert_eq!(of(kind, false), [4.0; 2], "{kind:?}");
         }
         let given = SinrSettings { preamble_db: Some(7.0), ..SinrSettings::default() };
-        assert_eq!(given.preamble_db(&Phy::default()), 7.0);
+        assert_eq!(given.preamble_db(&Phy::default(), Phy::default().rates()[0]), 7.0);
     }
 }

@@ -21,7 +21,8 @@ const OVERHEAD_BYTES: usize = 72;
 #[serde(deny_unknown_fields, default)]
 pub struct RadioConfig {
     /// PHY. To a radio of another one, or of fewer streams or a narrower channel, data goes at
-    /// rates that both know: those of DSSS to `802.11b`, those of `802.11a` and `802.11g` else.
+    /// rates that both know: those of DSSS to `802.11b`, those of the lesser of two radios of
+    /// `802.11n` and `802.11ac`, those of `802.11a` and `802.11g` else.
     pub phy: PhyKind,
     /// DSSS preamble.
     pub preamble: Preamble,

@@ -59,11 +59,15 @@ impl Mcs {
 
     /// The bit-rate of a PHY that it means, if it means one.
     pub(super) fn rate_of(&self, phy: &Phy) -> Option<Bitrate> {
-        let is_of = self.kind == phy.kind
-            && self.streams.is_none_or(|streams| streams == phy.streams)
-            && self.width.is_none_or(|width| width == phy.width)
+        let streams = match self.kind {
+            PhyKind::N => self.index / 8 + 1,
+            _ => self.streams.unwrap_or(phy.streams),
+        };
+        let width = self.width.unwrap_or(phy.width);
+        let sent = Phy { kind: self.kind, streams, width, band: phy.band(), ..*phy };
+        let is_of = phy.decodes(&sent, sent.rate_of_mcs(self.index)?)
             && self.guard_interval.is_none_or(|it| it == phy.guard_interval);
-        if is_of { phy.rate_of_mcs(self.index) } else { None }
+        is_of.then(|| sent.rate_of_mcs(self.index).map(|rate| phy.rate_as(&sent, rate)))?
     }
 }
 
@@ -75,7 +79,7 @@ fn guard_interval(flags: u8) -> GuardInterval {
 /// Known are width, MCS, guard interval, format (mixed), FEC (convolutional), STBC and extension
 /// spatial streams (none): all there is.
 pub(super) fn put_ht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
-    let width = u8::from(phy.width == Width::Mhz40);
+    let width = u8::from(phy.sent(rate).0.width == Width::Mhz40);
     let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
     out.extend_from_slice(&[0x7f, width | short, phy.mcs(rate).unwrap_or(0)]);
 }
@@ -83,13 +87,14 @@ pub(super) fn put_ht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
 /// STBC (none), guard interval and width are known, beside the MCS and the streams of the one
 /// receiver.
 pub(super) fn put_vht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
-    let width = match phy.width {
+    let (sent, _) = phy.sent(rate);
+    let width = match sent.width {
         Width::Mhz80 => 4,
         Width::Mhz40 => 1,
         _ => 0,
     };
     let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
     out.extend_from_slice(&0x0045_u16.to_le_bytes());
-    let first = phy.mcs(rate).unwrap_or(0) << 4 | phy.streams;
+    let first = phy.mcs(rate).unwrap_or(0) << 4 | sent.streams;
     out.extend_from_slice(&[short, width, first, 0, 0, 0, 0, 0, 0, 0]);
 }

@@ -18,8 +18,7 @@ use std::sync::OnceLock;
 
 use farhop_proto::base::phy::{Format, Mode, Ofdm};
 use farhop_proto::base::{Bitrate, Phy};
-
-use super::config::CurveKind;
+use farhop_proto::stack::CurveConfig;
 
 /// Mantissa bits of a ratio that count as part of the index.
 const FINE_BITS: u32 = 6;
@@ -41,7 +40,7 @@ const GUESS: f64 = 0.5;
 #[derive(Debug)]
 pub(super) struct ErrorCurve {
     mode: Mode,
-    kind: CurveKind,
+    kind: CurveConfig,
     /// What was asked for so far.
     stretches: [OnceLock<Stretch>; OCTAVES * FINE / STRETCH],
 }
@@ -51,7 +50,7 @@ pub(super) struct ErrorCurve {
 type Stretch = Box<[f64; STRETCH + 1]>;
 
 impl ErrorCurve {
-    fn new(mode: Mode, kind: CurveKind) -> Self {
+    fn new(mode: Mode, kind: CurveConfig) -> Self {
         Self { mode, kind, stretches: [const { OnceLock::new() }; OCTAVES * FINE / STRETCH] }
     }
 
@@ -59,8 +58,8 @@ impl ErrorCurve {
         let ratio = ratio_of(index);
         let ln = match (self.mode, self.kind) {
             (Mode::Wire, _) => 0.0,
-            (mode, CurveKind::Stock) => stock::ln_success(mode, ratio),
-            (mode, CurveKind::Logistic) => logistic::ln_success(mode, ratio),
+            (mode, CurveConfig::Stock) => stock::ln_success(mode, ratio),
+            (mode, CurveConfig::Logistic) => logistic::ln_success(mode, ratio),
         };
         ln.max(libm::log(GUESS)).min(0.0)
     }
@@ -153,21 +152,21 @@ fn place(mode: Mode) -> usize {
     }
 }
 
-fn for_place(mode: Mode, kind: CurveKind) -> &'static ErrorCurve {
+fn for_place(mode: Mode, kind: CurveConfig) -> &'static ErrorCurve {
     static TABLES: [[OnceLock<ErrorCurve>; CURVES]; 2] =
         [const { [const { OnceLock::new() }; CURVES] }; 2];
     TABLES[kind as usize][place(mode)].get_or_init(|| ErrorCurve::new(mode, kind))
 }
 
 /// The curve of data at a rate of a PHY. Equal modes share one table.
-pub(super) fn for_mode(phy: Phy, rate: Bitrate, kind: CurveKind) -> &'static ErrorCurve {
+pub(super) fn for_mode(phy: Phy, rate: Bitrate, kind: CurveConfig) -> &'static ErrorCurve {
     for_place(phy.mode(rate), kind)
 }
 
 /// The curve and the number of bits of what goes between the preamble of a frame at `rate` and its
 /// data: the PLCP header of DSSS at 1 Mb/s, or 2 with the short preamble; L-SIG; with HT-SIG; with
 /// VHT-SIG-A and B. Training fields have no bits.
-pub(super) fn for_header(phy: Phy, rate: Bitrate, kind: CurveKind) -> (&'static ErrorCurve, f64) {
+pub(super) fn for_header(phy: Phy, rate: Bitrate, kind: CurveConfig) -> (&'static ErrorCurve, f64) {
     match phy.mode(rate) {
         Mode::Wire => (for_place(Mode::Wire, kind), 0.0),
         Mode::Ofdm(ofdm) => {

@@ -41,7 +41,7 @@ fn frames_succeed_as_in_another_simulator() {
         let fields: Vec<&str> = line.split(',').collect();
         let (phy, rate) = named(fields[0]);
         let [db, bytes, theirs] = [1, 2, 3].map(|at| fields[at].parse::<f64>().expect("a number"));
-        let ours = success(for_mode(phy, rate, CurveKind::Stock), db, bytes);
+        let ours = success(for_mode(phy, rate, CurveConfig::Stock), db, bytes);
         assert!((ours - theirs).abs() < 0.01, "{line}: ours {ours:.5}");
         rows += 1;
     }
@@ -50,7 +50,7 @@ fn frames_succeed_as_in_another_simulator() {
 
 #[test]
 fn cck_is_that_of_the_reference_points() {
-    let curve = for_mode(phy(PhyKind::B), Bitrate::from_100kbps(110), CurveKind::Stock);
+    let curve = for_mode(phy(PhyKind::B), Bitrate::from_100kbps(110), CurveConfig::Stock);
     let known = [(5.0, 0.0075), (6.0, 0.403), (7.0, 0.897), (8.0, 0.993), (9.0, 0.9997)];
     for (db, expected) in known {
         let ours = success(curve, db, 1064.0);
@@ -61,13 +61,13 @@ fn cck_is_that_of_the_reference_points() {
 #[test]
 fn tables_are_close_to_their_curves_between_the_points() {
     for (phy, rate) in modes() {
-        for kind in [CurveKind::Stock, CurveKind::Logistic] {
+        for kind in [CurveConfig::Stock, CurveConfig::Logistic] {
             let curve = for_mode(phy, rate, kind);
             for step in -600..1500 {
                 let ratio = libm::pow(10.0, f64::from(step) / 313.0);
                 let exact = match kind {
-                    CurveKind::Stock => stock::ln_success(phy.mode(rate), ratio),
-                    CurveKind::Logistic => logistic::ln_success(phy.mode(rate), ratio),
+                    CurveConfig::Stock => stock::ln_success(phy.mode(rate), ratio),
+                    CurveConfig::Logistic => logistic::ln_success(phy.mode(rate), ratio),
                 };
                 let of_frame = |ln: f64| libm::exp(12_000.0 * ln);
                 let off = of_frame(curve.ln_success_per_bit(ratio)) - of_frame(exact);
@@ -80,7 +80,7 @@ fn tables_are_close_to_their_curves_between_the_points() {
 #[test]
 fn a_better_ratio_is_never_worse_and_the_ends_hold() {
     for (phy, rate) in modes() {
-        let curve = for_mode(phy, rate, CurveKind::Stock);
+        let curve = for_mode(phy, rate, CurveConfig::Stock);
         let ratios: Vec<f64> =
             (-4000..6000).map(|step| libm::pow(10.0, f64::from(step) / 1000.0)).collect();
         let lns: Vec<f64> = ratios.iter().map(|ratio| curve.ln_success_per_bit(*ratio)).collect();
@@ -96,7 +96,7 @@ fn a_tenth_of_frames_is_lost_at_the_sensitivity() {
     let sheet = [(10, 1.0), (20, 4.0), (55, 6.0), (110, 10.0)];
     for (rate, db) in sheet {
         let rate = Bitrate::from_100kbps(rate);
-        let curve = for_mode(phy(PhyKind::B), rate, CurveKind::Logistic);
+        let curve = for_mode(phy(PhyKind::B), rate, CurveConfig::Logistic);
         assert!((success(curve, db, 1024.0) - 0.9).abs() < 0.005);
         assert!(success(curve, db - 4.0, 1024.0) < 0.03);
         assert!(success(curve, db + 3.0, 1024.0) > 0.99);
@@ -105,7 +105,7 @@ fn a_tenth_of_frames_is_lost_at_the_sensitivity() {
 
 #[test]
 fn headers_are_sent_in_the_slowest_mode_of_their_kind() {
-    let kind = CurveKind::Stock;
+    let kind = CurveConfig::Stock;
     let same = |a: &ErrorCurve, b: &ErrorCurve| std::ptr::eq(a, b);
     let (one, two) = (Bitrate::from_100kbps(10), Bitrate::from_100kbps(20));
     let long = phy(PhyKind::B);
@@ -127,7 +127,7 @@ fn headers_are_sent_in_the_slowest_mode_of_their_kind() {
 #[test]
 fn the_ratio_from_which_on_a_bit_succeeds_so_often_is_the_least_of_the_table() {
     for (phy, rate) in modes() {
-        let curve = for_mode(phy, rate, CurveKind::Stock);
+        let curve = for_mode(phy, rate, CurveConfig::Stock);
         for ln in [-1e-3, -1e-9, -1e-18] {
             let ratio = curve.reaches(ln);
             let step = 1.0 + 1.0 / FINE as f64;

@@ -12,11 +12,12 @@ mod spans;
 mod threshold;
 
 use farhop_proto::base::{Dbm, Duration, Instant, Rng};
+use farhop_proto::stack::SinrSettings;
 
 pub(super) use self::ear::{Ear, Turn};
 use self::rare::Rare;
 use self::sinr::Sinr;
-pub(super) use self::sinr::{Errors, Limits};
+pub(super) use self::sinr::{Errors, weakest_preamble};
 use self::threshold::Threshold;
 use super::air::{Air, TxId};
 use super::chip::{Chip, Phase};
@@ -90,15 +91,18 @@ impl Receiver {
     }
 
     /// The ear of a radio.
-    pub(super) fn ear(config: &ChipConfig, interference: Interference) -> Ear {
-        let sense = match interference {
-            Interference::Threshold => Power::LEAST,
-            // A receiver that has read a header holds the medium for busy to the end of the frame
-            // (IEEE 802.11-2012, 18.3.12), so whatever it may lock on to counts, at any power.
-            Interference::Sinr(_) => {
-                Limits::of(interference).weakest().min(Power::of(config.sense_threshold))
-            }
+    ///
+    /// Where interference adds up no preamble is detected that is weaker than so many, or than
+    /// the settings say.
+    pub(super) fn ear(config: &ChipConfig, sinr: Option<(&SinrSettings, Power)>) -> Ear {
+        // A receiver that has read a header holds the medium for busy to the end of the frame
+        // (IEEE 802.11-2012, 18.3.12), so whatever it may lock on to counts, at any power.
+        let least = |(sinr, weakest): (&SinrSettings, Power)| {
+            let given = sinr.preamble_min_dbm.map(Dbm::from_f64);
+            let preamble = weakest.max(Power::of(given.unwrap_or(config.receive_threshold)));
+            preamble.min(Power::of(config.sense_threshold))
         };
+        let sense = sinr.map_or(Power::LEAST, least);
         Ear::new(sense, config.carrier_sense)
     }
 

@@ -6,11 +6,12 @@
 //! the air changes nothing depends on them, so they are made up for before it does, with the power
 //! that there was: at the latest at the end of the frame.
 
-use farhop_proto::base::{Bitrate, Dbm, Duration, Instant, Phy, Rng};
+use farhop_proto::base::{Bitrate, Dbm, Duration, Instant, Phy, PhyKind, Rng};
+use farhop_proto::stack::SinrSettings;
 
 use super::super::air::{Air, TxId};
 use super::super::chip::Chip;
-use super::super::config::{CurveKind, Interference};
+use super::super::config::ChipConfig;
 use super::super::error;
 use super::super::links::{Hearer, Reach};
 use super::super::power::Power;
@@ -26,42 +27,27 @@ const DETECTION: Duration = Duration::from_micros(4);
 /// No frame has more bits.
 const MOST_BITS: f64 = 8.0 * 65_535.0;
 
-/// What a preamble must have to be detected, and what it has to rise from.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::radio) struct Limits {
-    noise: Power,
-    preamble_min: Dbm,
-    /// Least ratio of a preamble to noise and interference.
-    preamble_ratio: f64,
+/// The least power that the preamble of a frame of any of these radios needs beside noise alone.
+pub(in crate::radio) fn weakest_preamble(sinr: &SinrSettings, radios: &[ChipConfig]) -> Power {
+    let mut phys: Vec<Phy> = Vec::new();
+    for ChipConfig { phy, .. } in radios {
+        if phy.kind != PhyKind::Wire && !phys.contains(phy) {
+            phys.push(*phy);
+        }
+    }
+    let rates = |phy: Phy| {
+        let rates = phy.rates().iter().chain(phy.legacy_rates());
+        rates.map(move |rate| needs(phy, *rate, sinr))
+    };
+    let least = phys.into_iter().flat_map(rates).map(|(noise, ratio)| noise.times(ratio));
+    least.reduce(Power::min).unwrap_or(Power::LEAST)
 }
 
-impl Limits {
-    /// Where interference does not add up, nothing asks for them.
-    pub(in crate::radio) fn of(interference: Interference) -> Self {
-        let (noise, preamble_min, snr_db) = match interference {
-            Interference::Sinr(sinr) => (sinr.noise, sinr.preamble_min, sinr.preamble_snr_db),
-            Interference::Threshold => (Dbm::new(0), Dbm::new(0), 0.0),
-        };
-        let preamble_ratio = libm::pow(10.0, snr_db / 10.0);
-        Self { noise: Power::of(noise), preamble_min, preamble_ratio }
-    }
-
-    /// No weaker preamble is detected.
-    pub(super) fn weakest(&self) -> Power {
-        Power::of(self.preamble_min).max(self.noise.times(self.preamble_ratio))
-    }
-
-    /// Whether noise alone leaves every bit of a frame in a mode as it is, and its preamble to be
-    /// found.
-    fn is_clear(&self, power: Power, signal: Dbm, errors: &Errors) -> bool {
-        let ratio = power.ratio(self.noise);
-        signal >= self.preamble_min && ratio >= self.preamble_ratio && ratio >= errors.certain
-    }
-
-    /// Noise and interference beside a signal of this power.
-    fn rest(&self, ambient: Power, power: Power) -> Power {
-        self.noise.with(ambient.without(power))
-    }
+/// The noise over the channel that a frame takes, and the least ratio of its preamble to noise and
+/// interference.
+fn needs(phy: Phy, rate: Bitrate, sinr: &SinrSettings) -> (Power, f64) {
+    let noise = Dbm::from_f64(sinr.noise_dbm(&phy.sent(rate).0));
+    (Power::of(noise), libm::pow(10.0, sinr.preamble_db(&phy, rate) / 10.0))
 }
 
 /// A receiver under summed interference. What a clear frame needs stands in front.
@@ -117,14 +103,19 @@ pub(in crate::radio) struct Errors {
     /// From this ratio on neither part fails.
     certain: f64,
     rate: Bitrate,
+    /// Over the channel that it takes.
+    noise: Power,
+    /// Least ratio of its preamble to noise and interference.
+    preamble_ratio: f64,
 }
 
 impl Errors {
     /// Of a frame at `rate`.
-    pub(in crate::radio) fn of(phy: Phy, rate: Bitrate, curve: CurveKind) -> Self {
-        let (header, header_bits) = error::for_header(phy, rate, curve);
+    pub(in crate::radio) fn of(phy: Phy, rate: Bitrate, sinr: &SinrSettings) -> Self {
+        let (header, header_bits) = error::for_header(phy, rate, sinr.curve);
         let header = Part::new(header, header_bits);
-        let payload = Part::new(error::for_mode(phy, rate, curve), MOST_BITS);
+        let payload = Part::new(error::for_mode(phy, rate, sinr.curve), MOST_BITS);
+        let (noise, preamble_ratio) = needs(phy, rate, sinr);
         Self {
             preamble: phy.preamble(rate),
             plcp: phy.plcp(rate),
@@ -134,7 +125,20 @@ impl Errors {
             header_bits,
             payload,
             rate,
+            noise,
+            preamble_ratio,
         }
+    }
+
+    /// Whether noise alone leaves every bit of a frame as it is, and its preamble to be found.
+    fn is_clear(&self, power: Power) -> bool {
+        let ratio = power.ratio(self.noise);
+        ratio >= self.preamble_ratio && ratio >= self.certain
+    }
+
+    /// Noise and interference beside such a frame of this power.
+    fn rest(&self, ambient: Power, power: Power) -> Power {
+        self.noise.with(ambient.without(power))
     }
 
     fn payload_bits(&self, length: Duration) -> f64 {
@@ -209,10 +213,11 @@ impl Sinr {
         {
             let is_strongest =
                 self.others.as_slice().iter().all(|other| other.power <= frame.power);
-            let rest = air.limits.rest(ambient, frame.power);
-            if is_strongest && frame.power.ratio(rest) >= air.limits.preamble_ratio {
+            let errors = air.errors(frame.tx);
+            let rest = errors.rest(ambient, frame.power);
+            if is_strongest && frame.power.ratio(rest) >= errors.preamble_ratio {
                 self.others.clear();
-                self.spans.begin(frame.power.over(air.errors(frame.tx).certain));
+                self.spans.begin(frame.power.over(errors.certain));
                 self.state =
                     State::Locked(Locked { frame, is_header_judged: false, is_spoilt: false });
                 return Some(rest);
@@ -229,7 +234,7 @@ impl Sinr {
     /// Ends the span in which the power on the air did not change.
     fn close_span(&mut self, air: &Air, now: Instant, ambient: Power) {
         if let State::Locked(locked) = &self.state {
-            let rest = air.limits.rest(ambient, locked.frame.power);
+            let rest = air.errors(locked.frame.tx).rest(ambient, locked.frame.power);
             self.spans.push(Span { until: now, rest });
         }
     }
@@ -337,8 +342,9 @@ impl Sinr {
         if frame.tx != tx || frame.start + DETECTION >= now || !self.others.is_empty() {
             return None;
         }
-        let ratio = frame.power.ratio(air.limits.rest(ambient, frame.power));
-        let is_clear = ratio >= air.limits.preamble_ratio && ratio >= air.errors(tx).certain;
+        let errors = air.errors(tx);
+        let ratio = frame.power.ratio(errors.rest(ambient, frame.power));
+        let is_clear = ratio >= errors.preamble_ratio && ratio >= errors.certain;
         if !is_clear || !air.transmission(tx).mpdus().is_empty() {
             return None;
         }
@@ -416,7 +422,8 @@ impl Chip {
             Model::Sinr(sinr) => sinr.was_missed(tx),
             Model::Threshold(_) => false,
         };
-        if air.is_cut_off(tx) || !air.limits.is_clear(power, signal, air.errors(tx)) {
+        let is_clear = signal >= air.preamble_min && air.errors(tx).is_clear(power);
+        if air.is_cut_off(tx) || !is_clear {
             return;
         }
         self.stats.collisions += u64::from(!was_missed);
@@ -440,7 +447,7 @@ impl Chip {
         sinr.judge_header(air, now, rng);
         let Hearer { power, signal, reach, .. } = *hearer;
         let Reach::Decodable(link) = reach else { return };
-        if signal < air.limits.preamble_min {
+        if signal < air.preamble_min {
             return;
         }
         if is_deaf {

@@ -126,14 +126,14 @@ mod tests {
     use farhop_proto::base::{Bitrate, Dbm, Phy, Seed};
 
     use super::*;
-    use crate::radio::config::CurveKind;
     use crate::radio::error;
+    use farhop_proto::stack::CurveConfig;
 
     #[test]
     fn spans_that_make_no_bit_fail_are_one_and_change_nothing() {
         let (phy, power) = (Phy::default(), Power::of(Dbm::new(-60)));
         let rate = Bitrate::from_mbps(11.0);
-        let part = Part::new(error::for_mode(phy, rate, CurveKind::Stock), 1e5);
+        let part = Part::new(error::for_mode(phy, rate, CurveConfig::Stock), 1e5);
         let mut rng = Seed(3).stream("spans");
         let (mut merged, mut passes) = (0, 0);
         for _ in 0..200 {

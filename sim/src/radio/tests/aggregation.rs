@@ -418,13 +418,14 @@ fn a_radio_with_rate_control_sends_all_attempts_of_a_packet_at_one_rate() {
 
 #[test]
 fn interference_destroys_only_the_frames_that_it_overlaps() {
-    use crate::radio::{CurveKind, Interference, SinrConfig};
+    use crate::radio::Interference;
+    use farhop_proto::stack::{CurveConfig, SinrSettings};
     let mut config = pair(HT, 0.0, 0.0);
-    config.interference = Interference::Sinr(SinrConfig {
-        noise: Dbm::new(-94),
-        preamble_min: Dbm::new(-101),
-        preamble_snr_db: 4.0,
-        curve: CurveKind::default(),
+    config.interference = Interference::Sinr(SinrSettings {
+        noise_dbm: Some(-94.0),
+        preamble_db: Some(4.0),
+        preamble_min_dbm: Some(-101.0),
+        curve: CurveConfig::default(),
     });
     // Heard by the receiver alone, as strong as the sender.
     config.radios.push(ht(3));

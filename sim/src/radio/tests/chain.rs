@@ -1,8 +1,9 @@
 //! Chains of relays under summed interference against ns-3 (chain B of the reference measurements).
 
 use super::*;
-use crate::radio::{CurveKind, Interference, SinrConfig};
+use crate::radio::Interference;
 use farhop_proto::stack::FirstAccess;
+use farhop_proto::stack::{CurveConfig, SinrSettings};
 
 /// Distance between neighbours, in metres.
 const SPACING: f64 = 90.0;
@@ -39,11 +40,11 @@ fn chain(hops: usize, power: fn(f64) -> f64) -> MediumConfig {
             ..link(from, to, over_km(metres / 1000.0))
         })
     };
-    let interference = Interference::Sinr(SinrConfig {
-        noise: Dbm::from_f64(-93.6),
-        preamble_min: Dbm::from_f64(RECEIVED),
-        preamble_snr_db: 4.0,
-        curve: CurveKind::Stock,
+    let interference = Interference::Sinr(SinrSettings {
+        noise_dbm: Some(-93.6),
+        preamble_db: Some(4.0),
+        preamble_min_dbm: Some(RECEIVED),
+        curve: CurveConfig::Stock,
     });
     let radios = (0..=hops).map(radio).collect();
     let links = pairs.filter_map(link).collect();

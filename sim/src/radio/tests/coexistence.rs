@@ -1,8 +1,9 @@
 //! Radios of different PHYs on one channel, and signals too weak to be heeded.
 
 use super::*;
-use crate::radio::{AcParams, CurveKind, EifsRule, Interference, SinrConfig};
+use crate::radio::{AcParams, EifsRule, Interference};
 use farhop_proto::base::PhyKind;
+use farhop_proto::stack::{CurveConfig, SinrSettings};
 
 #[test]
 fn an_802_11b_radio_senses_ofdm_and_understands_dsss() {
@@ -49,11 +50,11 @@ fn after_what_it_cannot_sense_a_radio_waits_for_nothing() {
         |node| ChipConfig { eifs: EifsRule::Always, sense_threshold: Dbm::new(-90), ..chip(node) };
     let start_behind = |signal: i32| {
         let mut config = mesh(vec![heeding(1), heeding(2), heeding(3)], Duration::ZERO);
-        config.interference = Interference::Sinr(SinrConfig {
-            noise: Dbm::new(-80),
-            preamble_min: Dbm::new(-120),
-            preamble_snr_db: 4.0,
-            curve: CurveKind::default(),
+        config.interference = Interference::Sinr(SinrSettings {
+            noise_dbm: Some(-80.0),
+            preamble_db: Some(4.0),
+            preamble_min_dbm: Some(-120.0),
+            curve: CurveConfig::default(),
         });
         for link in config.links.iter_mut().filter(|link| link.from == 2) {
             link.signal = Dbm::new(signal);

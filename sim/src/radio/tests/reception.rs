@@ -1,8 +1,9 @@
 //! Overlap, capture and half duplex at one receiver (`radio.md` 4.1).
 
 use super::*;
-use crate::radio::{CurveKind, Interference, SinrConfig};
+use crate::radio::Interference;
 use farhop_proto::base::PhyKind;
+use farhop_proto::stack::{CurveConfig, SinrSettings};
 
 /// Radios 0 and 1 reach radio 2 with these signals, and do not hear each other.
 fn hidden(signals: [i32; 2]) -> Medium {
@@ -162,11 +163,11 @@ fn a_signal_too_weak_to_decode_destroys_what_comes_after_it_from_the_first_momen
 }
 
 fn sinr() -> Interference {
-    Interference::Sinr(SinrConfig {
-        noise: Dbm::new(-94),
-        preamble_min: Dbm::new(-101),
-        preamble_snr_db: 4.0,
-        curve: CurveKind::default(),
+    Interference::Sinr(SinrSettings {
+        noise_dbm: Some(-94.0),
+        preamble_db: Some(4.0),
+        preamble_min_dbm: Some(-101.0),
+        curve: CurveConfig::default(),
     })
 }
 

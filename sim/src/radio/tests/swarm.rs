@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::radio::{AcParams, CurveKind, EifsRule, Interference, SinrConfig};
+use crate::radio::{AcParams, EifsRule, Interference};
 use farhop_proto::base::{Gap, PhyKind, Rng};
 use farhop_proto::stack::RateControl;
+use farhop_proto::stack::{CurveConfig, SinrSettings};
 
 fn random_chip(rng: &mut Rng, node: u16, phy: Option<Phy>) -> ChipConfig {
     let base = phy.map_or_else(|| chip(node), |phy| ChipConfig::new(NodeId(node), RadioId(0), phy));
@@ -156,11 +157,11 @@ fn disturb(config: MediumConfig, rng: &mut Rng, seed: Seed) -> Medium {
 
 #[test]
 fn random_media_put_the_same_on_the_air_as_ever() {
-    let sinr = SinrConfig {
-        noise: Dbm::new(-94),
-        preamble_min: Dbm::new(-75),
-        preamble_snr_db: 4.0,
-        curve: CurveKind::Stock,
+    let sinr = SinrSettings {
+        noise_dbm: Some(-94.0),
+        preamble_db: Some(4.0),
+        preamble_min_dbm: Some(-75.0),
+        curve: CurveConfig::Stock,
     };
     let mut hashes = Vec::new();
     for interference in [Interference::Threshold, Interference::Sinr(sinr)] {
