@@ -3,7 +3,8 @@
 //!
 //! The closed form is written out here from the clauses of the standard and shares nothing with the
 //! PHY of `proto`: symbols of 802.11-2012 20.3.11 and 802.11ac-2013 22.3.10, delimiters and padding
-//! of 8.6.1, at most 64 MPDUs, 65,535 bytes in n, 5,484 us.
+//! of 8.6.1, at most 64 MPDUs, 65,535 bytes in n, 5,484 us. What the best radio of ac sends to a
+//! lesser station has to be what that would send itself.
 
 use anyhow::{Context as _, Result};
 use farhop_proto::base::phy::GuardInterval;
@@ -64,12 +65,28 @@ const POINTS: [Point; 7] = [
 pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
     let length = Duration::from_secs(if quick { 2 } else { 10 });
     let ours = workers::map(GROUP, &POINTS, |point| point.simulated(length));
-    let rows = POINTS.iter().zip(ours).map(|(point, ours)| {
-        let pair = (ours?, point.closed_form());
-        let row = Row::new(GROUP, point.name(), "Mb/s", pair, Tolerance::Relative(0.02));
-        Ok(row.with_note(RETRIES))
+    let row = |point: &Point, name: String, ours: f64| {
+        let pair = (ours, point.closed_form());
+        Row::new(GROUP, name, "Mb/s", pair, Tolerance::Relative(0.02)).with_note(RETRIES)
+    };
+    let mut rows = Vec::new();
+    for (point, ours) in POINTS.iter().zip(ours) {
+        rows.push(row(point, point.name(), ours?));
+    }
+    // All of them at their fastest, which is what the best sends to a station of that kind.
+    let lesser = [POINTS[1], POINTS[2], POINTS[3], POINTS[5]];
+    let ours = workers::map(GROUP, &lesser, |point| {
+        let guard_interval = point.guard;
+        let (kind, width) = (PhyKind::Ac, Width::Mhz80);
+        let best = Phy { kind, width, guard_interval, streams: 2, ..Phy::default() };
+        let fastest = best.rates().last().context("ac has rates")?;
+        point.simulated_from(best, *fastest, length)
     });
-    rows.collect()
+    for (point, ours) in lesser.iter().zip(ours) {
+        let name = format!("{}, from ac of 80 MHz and two streams", point.name());
+        rows.push(row(point, name, ours?));
+    }
+    Ok(rows)
 }
 
 impl Point {
@@ -83,22 +100,34 @@ impl Point {
         format!("{kind}, MCS {mcs}, streams: {streams}, {} MHz, {guard}", width.mhz())
     }
 
-    fn simulated(&self, length: Duration) -> Result<f64> {
-        let phy = Phy {
+    fn phy(&self) -> Phy {
+        Phy {
             kind: self.kind,
             width: self.width,
             guard_interval: self.guard,
             streams: self.streams,
             ..Phy::default()
-        };
+        }
+    }
+
+    fn simulated(&self, length: Duration) -> Result<f64> {
+        let phy = self.phy();
         let rate = phy.rate_of_mcs(self.mcs).with_context(|| self.name())?;
-        let chip = |node| ChipConfig {
+        self.simulated_from(phy, rate, length)
+    }
+
+    /// What a station of this kind gets of a radio at `rate`.
+    fn simulated_from(&self, sender: Phy, rate: Bitrate, length: Duration) -> Result<f64> {
+        let chip = |node, phy: Phy, rate| ChipConfig {
             rate,
             ack_rate: Some(Bitrate::from_100kbps(240)),
             queue_frames: 200,
             ..ChipConfig::new(NodeId(node), RadioId(0), phy)
         };
-        let base = Cell::to_the_last(vec![chip(1), chip(2)], (PACKET, PAYLOAD), length);
+        let own = self.phy();
+        let slowest = *own.rates().first().with_context(|| self.name())?;
+        let chips = vec![chip(1, sender, rate), chip(2, own, slowest)];
+        let base = Cell::to_the_last(chips, (PACKET, PAYLOAD), length);
         Ok(Cell { backlog: 200, ..base }.run().mbps)
     }
 
