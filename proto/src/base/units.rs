@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::time::Duration;
 
 /// A bit-rate in bits per second, and the form in which it is sent, if that is not the sender's own
-/// ([`Phy::rates_for`](super::Phy::rates_for)). Rates are ordered by their bits per second.
+/// ([`Phy::rates_for`](super::Phy::rates_for)). Rates are ordered by their bits per
+/// second, those of one figure by their form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bitrate(u64);
@@ -55,7 +56,7 @@ impl Bitrate {
     /// if none is.
     pub fn place_in(self, rates: impl ExactSizeIterator<Item = Self>) -> usize {
         let last = rates.len().saturating_sub(1);
-        rates.take_while(|known| *known < self).count().min(last)
+        rates.take_while(|known| known.bps() < self.bps()).count().min(last)
     }
 
     /// The time that `bytes` bytes take, rounded up to whole nanoseconds.

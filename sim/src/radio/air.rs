@@ -19,7 +19,7 @@ use super::links::{Hearer, Link, Links, Reach, weakest};
 use super::loss::{Exposed, Fate, FateRecord};
 use super::medium::MediumEvent;
 use super::queue::{EventQueue, Order};
-use super::reception::{Ear, Errors, Receiver, weakest_preamble};
+use super::reception::{Ear, Errors, Receiver, Weakest};
 use super::transmission::{Mpdu, Transmission};
 
 /// The timers of one radio.
@@ -158,7 +158,8 @@ impl Air {
             Interference::Threshold => None,
         };
         let given = sinr.and_then(|sinr| sinr.preamble_min_dbm);
-        let summed = sinr.as_ref().map(|sinr| (sinr, weakest_preamble(sinr, &config.radios)));
+        let weakest = sinr.map(|sinr| Weakest::of(&sinr, &config.radios)).unwrap_or_default();
+        let summed = sinr.as_ref().map(|sinr| (sinr, &weakest));
         Self {
             queue: EventQueue::new(config.radios.len() * TIMERS),
             ears: config.radios.iter().map(|radio| Receiver::ear(radio, summed)).collect(),

@@ -229,9 +229,10 @@ impl ChipConfig {
         self.phy.sifs() + self.difs() + self.phy.air_time(ACK_BYTES, self.phy.basic_rates()[0])
     }
 
-    /// Rate of the acknowledgement of data at `rate`.
+    /// Rate of the acknowledgement of data at `rate`, over no more than that takes.
     pub fn ack_rate(&self, rate: Bitrate) -> Bitrate {
-        self.phy.ack_rate(self.ack_rate, rate)
+        let (sent, _) = self.phy.sent(rate);
+        self.phy.narrowed(self.phy.ack_rate(self.ack_rate, rate), sent.width)
     }
 
     /// Air time of the acknowledgement of data at `rate`.

@@ -88,14 +88,15 @@ impl Chip {
     fn rate_of_head(&mut self, now: Instant, index: usize, attempt: u8) -> Bitrate {
         let head = self.functions[index].head();
         let options = head.frame.options;
-        let chosen = options.rate.or(head.rate);
-        match (chosen, head.frame.to) {
+        let (chosen, to) = (options.rate.or(head.rate), head.frame.to);
+        let rate = match (chosen, to) {
             (Some(rate), _) => rate,
             (None, Some(to)) if options.ack == AckPolicy::NoAck => self.rates.lowest_for(to),
             (None, Some(to)) => self.rates.rate(now, to, attempt),
             (None, None) if options.ack == AckPolicy::Normal => self.config.broadcast_rate,
             (None, None) => self.config.rate,
-        }
+        };
+        self.config.phy.narrowed(rate, self.rates.width_to(&self.config.phy, to))
     }
 
     /// The next exchange of a function, without what goes before its data. An A-MPDU is as large as
@@ -104,7 +105,7 @@ impl Chip {
         let sifs = self.config.phy.sifs();
         if let Some(request) = self.functions[index].requests.front() {
             // What the rate control has found may not hold any more.
-            let rate = self.config.ack_rate(self.rates.lowest());
+            let rate = self.config.ack_rate(self.rates.lowest_for(request.to));
             return Exchange {
                 owner: index,
                 step: Step::Request,

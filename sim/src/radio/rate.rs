@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use farhop_proto::base::{Bitrate, Duration, Instant, NodeId, Phy, Rng};
+use farhop_proto::base::{Bitrate, Duration, Instant, NodeId, Phy, Rng, Width};
 use farhop_proto::stack::RateControl;
 
 use super::config::ChipConfig;
@@ -74,6 +74,8 @@ pub(super) struct Rates {
     fixed: Bitrate,
     /// Those of neighbours who do not decode all; one of each where the rate is fixed.
     of_others: BTreeMap<NodeId, Choice>,
+    /// Neighbours with narrower channels.
+    narrower: BTreeMap<NodeId, Width>,
     peers: BTreeMap<NodeId, Peer>,
     rng: Rng,
 }
@@ -100,13 +102,16 @@ impl Rates {
         let control = config.rate_control;
         let is_fixed = control == RateControl::Fixed;
         let rates = choice(config, if is_fixed { &[] } else { config.phy.rates() });
-        let (of_others, peers) = (BTreeMap::new(), BTreeMap::new());
-        Self { control, rates, fixed: config.rate, of_others, peers, rng }
+        let (of_others, narrower, peers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { control, rates, fixed: config.rate, of_others, narrower, peers, rng }
     }
 
     /// A neighbour has another PHY.
     pub(super) fn limit(&mut self, config: &ChipConfig, to: NodeId, theirs: &Phy) {
         let (phy, fixed) = (&config.phy, self.fixed);
+        if theirs.width < phy.width {
+            self.narrower.insert(to, theirs.width);
+        }
         let (rates, usual): (Vec<Bitrate>, &[Bitrate]) = match self.control {
             RateControl::Fixed => (phy.rate_for(theirs, fixed).into_iter().collect(), &[fixed]),
             _ => (phy.rates_for(theirs), phy.rates()),
@@ -124,9 +129,13 @@ impl Rates {
         rates.first().map_or(self.fixed, |(rate, _)| *rate)
     }
 
-    /// The rate that reaches furthest: the only one, where it is fixed.
-    pub(super) fn lowest(&self) -> Bitrate {
-        self.rates.first().map_or(self.fixed, |(rate, _)| *rate)
+    /// The width over which a neighbour hears this radio, or that over which all do.
+    pub(super) fn width_to(&self, own: &Phy, to: Option<NodeId>) -> Width {
+        let narrower = match to {
+            Some(to) => self.narrower.get(&to),
+            None => self.narrower.values().min(),
+        };
+        narrower.copied().unwrap_or(own.width)
     }
 
     /// Whether there are agreements of block acknowledgement with a neighbour, which those have who
@@ -397,7 +406,7 @@ impl Minstrel {
 
 #[cfg(test)]
 mod tests {
-    use farhop_proto::base::{PhyKind, RadioId, Seed, Width};
+    use farhop_proto::base::{PhyKind, RadioId, Seed};
 
     use super::*;
 

@@ -59,7 +59,7 @@ impl Chip {
         let heard = Heard {
             from_radio: transmission.radio,
             from: transmission.from,
-            rate: transmission.rate,
+            rate: self.config.phy.received(&air.links.phy(transmission.radio), transmission.rate),
             nav: transmission.nav,
             link: reception.link,
             is_ours: to.is_none_or(|to| to == self.node && is_addressed),

@@ -280,32 +280,3 @@ fn an_access_point_sends_to_each_station_at_a_rate_that_it_knows() {
         }
     }
 }
-
-#[test]
-fn an_access_point_of_n_or_ac_sends_to_a_lesser_station_as_that_would_itself() {
-    for (radio, lesser) in [
-        ("phy = \"802.11n\"\nstreams = 2", "phy = \"802.11n\"\nstreams = 1"),
-        (
-            "phy = \"802.11n\"\nstreams = 2\nwidth_mhz = 40",
-            "phy = \"802.11n\"\nstreams = 2\nwidth_mhz = 20",
-        ),
-        (
-            "phy = \"802.11ac\"\nstreams = 2\nwidth_mhz = 80",
-            "phy = \"802.11n\"\nstreams = 1\nwidth_mhz = 40",
-        ),
-        (
-            "phy = \"802.11ac\"\nstreams = 2\nwidth_mhz = 80",
-            "phy = \"802.11ac\"\nstreams = 1\nwidth_mhz = 20",
-        ),
-    ] {
-        for control in ["fixed", "minstrel"] {
-            let of = |radio: &str| {
-                let radio = format!("{radio}\nrate_control = \"{control}\"");
-                from_access_point(&radio, lesser, "old").total_mbps()
-            };
-            let (mixed, alike) = (of(radio), of(lesser));
-            println!("{lesser}, {control}: {mixed:.1} and {alike:.1} Mb/s");
-            assert!((mixed / alike - 1.0).abs() < 0.03, "{radio} to {lesser}: {mixed}, {alike}");
-        }
-    }
-}

@@ -9,6 +9,7 @@ mod classes;
 mod harq;
 mod hidden;
 mod keys;
+mod lesser;
 mod losses;
 mod mac;
 mod olsr;

@@ -83,7 +83,11 @@ fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
     let spec = spec.unwrap_or(source.spec);
     let rate = spec.rate;
     let given = sink.config.ack_rate_mbps.map(Bitrate::from_mbps);
-    RadioPlan { spec, ack_rate: theirs.ack_rate(given, rate), ..source.clone() }
+    RadioPlan {
+        spec,
+        ack_rate: theirs.ack_rate(given, theirs.received(phy, rate)),
+        ..source.clone()
+    }
 }
 
 /// A packet in so many units, and the time that they take.

@@ -129,7 +129,7 @@ impl Phy {
             return self.plcp(rate) + rate.time(bytes as u64);
         };
         let symbols = count(SERVICE_BITS + bytes as u64 * 8, per_symbol);
-        let symbol = match self.guard_interval {
+        let symbol = match self.sent(rate).0.guard_interval {
             GuardInterval::Long => 4_000,
             GuardInterval::Short => 3_600,
         };

@@ -1,40 +1,90 @@
 //! Forms: what a radio of n or ac sends to one that knows less of it (802.11-2012 20.1 and 9.7.6,
-//! 802.11ac-2013 22.1). That goes in the older of both formats, over the narrower of both channels
-//! and in the fewer streams. A rate carries the number of its form, since the same figure may be
-//! another MCS in each.
+//! 802.11ac-2013 22.1 and 9.7.6.6). Data goes in the older of both formats, over the narrower of
+//! both channels and in the fewer streams; what is not HT or VHT over the narrower channel. A rate
+//! carries the number of its form, since the same figure may be another MCS in each, and bears
+//! another noise.
 
-use super::{Phy, PhyKind, Width};
+use super::{GuardInterval, Phy, PhyKind, Width};
 use crate::base::units::Bitrate;
 
 const KINDS: [PhyKind; 2] = [PhyKind::N, PhyKind::Ac];
 const WIDTHS: [Width; 3] = [Width::Mhz20, Width::Mhz40, Width::Mhz80];
+const INTERVALS: [GuardInterval; 2] = [GuardInterval::Long, GuardInterval::Short];
+/// The first form of HT and VHT; 0 is the radio's own.
+const MCS: usize = 1;
+/// The first form of the older OFDM: one for each width.
+const NON_HT: usize = MCS + KINDS.len() * WIDTHS.len() * 2 * INTERVALS.len();
+
+fn place<T: PartialEq>(known: &[T], it: &T) -> usize {
+    known.iter().position(|known| known == it).unwrap_or(0)
+}
 
 impl Phy {
-    /// What a frame at a rate of this PHY is: one of which PHY, at which of its rates.
-    pub fn sent(&self, rate: Bitrate) -> (Self, Bitrate) {
-        let Some(at) = usize::from(rate.form()).checked_sub(1) else { return (*self, rate) };
-        let (kind, width) = (KINDS[at / 6 % 2], WIDTHS[at / 2 % 3]);
-        let sent = Self { kind, width, streams: 1 + (at % 2) as u8, band: self.band(), ..*self };
-        (sent, rate.in_form(0))
+    fn has_mcs(&self) -> bool {
+        KINDS.contains(&self.kind)
     }
 
-    /// The rate of this PHY that a frame has which is one of `sent` at `rate`.
+    /// What a frame at a rate of this PHY is: one of which PHY, at which of its rates.
+    pub fn sent(&self, rate: Bitrate) -> (Self, Bitrate) {
+        let form = usize::from(rate.form());
+        let (band, own) = (self.band(), rate.in_form(0));
+        let sent = match form {
+            0 => return (*self, rate),
+            NON_HT.. => {
+                let kind = match band {
+                    super::Band::Ghz2 => PhyKind::G,
+                    super::Band::Ghz5 => PhyKind::A,
+                };
+                let width = WIDTHS[(form - NON_HT) % WIDTHS.len()];
+                Self { kind, width, streams: 1, mixed: false, ..*self }
+            }
+            _ => {
+                let at = form - MCS;
+                let (guard_interval, streams) = (INTERVALS[at % 2], 1 + (at / 2 % 2) as u8);
+                let (width, kind) = (WIDTHS[at / 4 % 3], KINDS[at / 12]);
+                Self { kind, width, streams, guard_interval, band, ..*self }
+            }
+        };
+        (sent, own)
+    }
+
+    /// The rate of this PHY that a frame has which is one of `sent`, of n or ac, at one of its MCS.
     pub(crate) fn rate_as(&self, sent: &Self, rate: Bitrate) -> Bitrate {
-        let place = |width| WIDTHS.iter().position(|known| *known == width).unwrap_or(0);
-        let is_own = (sent.kind, sent.width, sent.streams) == (self.kind, self.width, self.streams);
-        if is_own {
+        let of = |phy: &Self| (phy.kind, phy.width, phy.streams, phy.guard_interval);
+        if of(sent) == of(self) {
             return rate;
         }
-        let kind = usize::from(sent.kind == PhyKind::Ac);
-        let at = kind * 6 + place(sent.width) * 2 + usize::from(sent.streams > 1);
-        rate.in_form(1 + at as u8)
+        let at = place(&KINDS, &sent.kind) * 3 + place(&WIDTHS, &sent.width);
+        let at = at * 2 + usize::from(sent.streams > 1);
+        rate.in_form((MCS + at * 2 + place(&INTERVALS, &sent.guard_interval)) as u8)
+    }
+
+    /// A rate as it goes to radios with channels of that width: one of the older OFDM over no more
+    /// than that, and any other as it is.
+    pub fn narrowed(&self, rate: Bitrate, width: Width) -> Bitrate {
+        let is_as_narrow = width >= self.sent(rate).0.width;
+        if !self.has_mcs() || is_as_narrow || self.mcs(rate).is_some() {
+            return rate;
+        }
+        rate.in_form((NON_HT + place(&WIDTHS, &width)) as u8)
+    }
+
+    /// The rate, as one of this PHY, of a frame that a radio of another one has sent.
+    pub fn received(&self, sender: &Self, rate: Bitrate) -> Bitrate {
+        if self == sender {
+            return rate;
+        }
+        let (sent, own) = sender.sent(rate);
+        match sent.mcs(own) {
+            Some(_) => self.rate_as(&sent, own),
+            None => self.narrowed(own, sent.width),
+        }
     }
 
     /// What it sends to a radio that has other formats, widths or streams than it; nothing where
     /// one of the two has no MCS.
     pub(super) fn common(&self, receiver: &Self) -> Option<Self> {
-        let has_mcs = |phy: &Self| KINDS.contains(&phy.kind);
-        let is_near = has_mcs(self) && has_mcs(receiver) && self.band() == receiver.band();
+        let is_near = self.has_mcs() && receiver.has_mcs() && self.band() == receiver.band();
         let kind = if self.kind == receiver.kind { self.kind } else { PhyKind::N };
         is_near.then(|| Self {
             kind,

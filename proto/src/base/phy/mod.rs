@@ -334,7 +334,7 @@ impl Phy {
             Some(per_symbol) => {
                 let encoders = per_symbol.div_ceil(ENCODER_BITS);
                 let symbols = (SERVICE_BITS + bits + TAIL_BITS * encoders).div_ceil(per_symbol);
-                match self.guard_interval {
+                match self.sent(rate).0.guard_interval {
                     GuardInterval::Long => 4_000 * symbols,
                     GuardInterval::Short => (3_600 * symbols).next_multiple_of(4_000),
                 }

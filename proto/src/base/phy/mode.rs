@@ -276,7 +276,8 @@ impl Phy {
             let bits_per_symbol = sent.mcs_bits(mcs);
             return Mode::Ofdm(Ofdm { format, bits_per_subcarrier, code, bits_per_symbol });
         }
-        let index = self.non_ht().iter().position(|own| *own == rate).unwrap_or(0);
+        let (sent, rate) = self.sent(rate);
+        let index = sent.non_ht().iter().position(|own| *own == rate).unwrap_or(0);
         let (bits_per_symbol, bits_per_subcarrier, code) = NON_HT[index];
         Mode::Ofdm(Ofdm { format: Format::NonHt, bits_per_subcarrier, code, bits_per_symbol })
     }
@@ -339,17 +340,26 @@ impl Phy {
         }
         match self.common(receiver) {
             Some(sent) => sent.rates().iter().map(|rate| self.rate_as(&sent, *rate)).collect(),
-            None => of(self.legacy_rates()),
+            None => {
+                let narrowed = |rate: &Bitrate| self.narrowed(*rate, receiver.width);
+                let older = self.legacy_rates().iter().map(narrowed);
+                of(&older.collect::<Vec<_>>())
+            }
         }
     }
 
     /// The rate of data for a radio of another PHY where it is `own` for others, if that one knows
-    /// any: the same, or the highest below it, or else the lowest.
+    /// any: the same; or the MCS of the same modulation and code, or the highest below it; or the
+    /// highest rate below it, or else the lowest.
     pub fn rate_for(&self, receiver: &Self, own: Bitrate) -> Option<Bitrate> {
         if receiver.decodes(self, own) {
             return Some(own);
         }
-        self.rate_under(receiver, own)
+        let alike = self.common(receiver).zip(self.stream_mcs(own)).map(|(sent, mcs)| {
+            let rates = sent.rates();
+            self.rate_as(&sent, rates[mcs.min(rates.len() - 1)])
+        });
+        alike.or_else(|| self.rate_under(receiver, own))
     }
 
     /// The highest rate of data for a radio that is not above `most`, or else the lowest.

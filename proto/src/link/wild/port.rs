@@ -111,7 +111,9 @@ impl Port {
         let slowest = self.toward.values().map(|(spec, _)| spec.rate).min();
         let most = slowest.map_or(self.spec.rate, |rate| rate.min(self.spec.rate));
         let is_known = |rate: &Bitrate| self.toward.values().all(|(_, it)| it.decodes(phy, *rate));
-        let known = phy.rates().iter().chain(phy.legacy_rates()).copied().filter(is_known);
+        let width = self.toward.values().map(|(_, it)| it.width).min().unwrap_or(phy.width);
+        let older = phy.legacy_rates().iter().map(|rate| phy.narrowed(*rate, width));
+        let known = phy.rates().iter().copied().chain(older).filter(is_known);
         let rate = known.clone().filter(|rate| *rate <= most).max().or(known.min());
         self.toward_all.rate = rate.unwrap_or(most);
     }

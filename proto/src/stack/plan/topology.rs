@@ -385,9 +385,16 @@ impl Topology {
 
     /// What a hop loses of the frames of its sender in the long run, as far as settings tell.
     fn mean_loss(&self, hop: &Hop) -> f64 {
-        let (node, radio) = hop.from;
-        let own = self.radios[index(node)][usize::from(radio.0)].config.rate();
-        hop.loss.mean(self.most_rate(hop).map_or(own, |most| own.min(most)))
+        let config = |(node, radio): (NodeId, RadioId)| {
+            &self.radios[index(node)][usize::from(radio.0)].config
+        };
+        let (source, theirs) = (config(hop.from), config(hop.to).phy());
+        let (phy, own) = (source.phy(), source.rate());
+        let rate = match self.most_rate(hop) {
+            Some(most) => phy.rate_under(&theirs, own.min(most)),
+            None => phy.rate_for(&theirs, own),
+        };
+        hop.loss.mean(rate.unwrap_or(own))
     }
 
     /// The ways to the neighbours of a node: its links in the order of the file, then whoever

@@ -123,7 +123,8 @@ pub struct RadioConfig {
     pub cable_loss_db: f64,
     /// The weakest signal that can be decoded, in dBm, at whatever rate. If it is not given it
     /// follows from the propagation model, and from the rate of each frame and the width of the
-    /// channel where signals weaken steadily.
+    /// channel where signals weaken steadily: that of this radio, also for frames that take less of
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_dbm: Option<f64>,
     /// The weakest signal that makes the medium busy, in dBm; follows likewise.

@@ -63,11 +63,16 @@ impl Mcs {
             PhyKind::N => self.index / 8 + 1,
             _ => self.streams.unwrap_or(phy.streams),
         };
-        let width = self.width.unwrap_or(phy.width);
-        let sent = Phy { kind: self.kind, streams, width, band: phy.band(), ..*phy };
-        let is_of = phy.decodes(&sent, sent.rate_of_mcs(self.index)?)
-            && self.guard_interval.is_none_or(|it| it == phy.guard_interval);
-        is_of.then(|| sent.rate_of_mcs(self.index).map(|rate| phy.rate_as(&sent, rate)))?
+        let sent = Phy {
+            kind: self.kind,
+            streams,
+            width: self.width.unwrap_or(phy.width),
+            guard_interval: self.guard_interval.unwrap_or(phy.guard_interval),
+            band: phy.band(),
+            ..*phy
+        };
+        let rate = sent.rate_of_mcs(self.index).filter(|rate| phy.decodes(&sent, *rate))?;
+        Some(phy.rate_as(&sent, rate))
     }
 }
 
@@ -79,8 +84,9 @@ fn guard_interval(flags: u8) -> GuardInterval {
 /// Known are width, MCS, guard interval, format (mixed), FEC (convolutional), STBC and extension
 /// spatial streams (none): all there is.
 pub(super) fn put_ht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
-    let width = u8::from(phy.sent(rate).0.width == Width::Mhz40);
-    let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
+    let (sent, _) = phy.sent(rate);
+    let width = u8::from(sent.width == Width::Mhz40);
+    let short = u8::from(sent.guard_interval == GuardInterval::Short) << 2;
     out.extend_from_slice(&[0x7f, width | short, phy.mcs(rate).unwrap_or(0)]);
 }
 
@@ -93,7 +99,7 @@ pub(super) fn put_vht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
         Width::Mhz40 => 1,
         _ => 0,
     };
-    let short = u8::from(phy.guard_interval == GuardInterval::Short) << 2;
+    let short = u8::from(sent.guard_interval == GuardInterval::Short) << 2;
     out.extend_from_slice(&0x0045_u16.to_le_bytes());
     let first = phy.mcs(rate).unwrap_or(0) << 4 | sent.streams;
     out.extend_from_slice(&[short, width, first, 0, 0, 0, 0, 0, 0, 0]);

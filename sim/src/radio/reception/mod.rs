@@ -17,7 +17,7 @@ use farhop_proto::stack::SinrSettings;
 pub(super) use self::ear::{Ear, Turn};
 use self::rare::Rare;
 use self::sinr::Sinr;
-pub(super) use self::sinr::{Errors, weakest_preamble};
+pub(super) use self::sinr::{Errors, Weakest};
 use self::threshold::Threshold;
 use super::air::{Air, TxId};
 use super::chip::{Chip, Phase};
@@ -92,14 +92,15 @@ impl Receiver {
 
     /// The ear of a radio.
     ///
-    /// Where interference adds up no preamble is detected that is weaker than so many, or than
+    /// Where interference adds up no preamble is detected that is weaker than noise allows, or than
     /// the settings say.
-    pub(super) fn ear(config: &ChipConfig, sinr: Option<(&SinrSettings, Power)>) -> Ear {
+    pub(super) fn ear(config: &ChipConfig, sinr: Option<(&SinrSettings, &Weakest)>) -> Ear {
         // A receiver that has read a header holds the medium for busy to the end of the frame
         // (IEEE 802.11-2012, 18.3.12), so whatever it may lock on to counts, at any power.
-        let least = |(sinr, weakest): (&SinrSettings, Power)| {
+        let least = |(sinr, weakest): (&SinrSettings, &Weakest)| {
             let given = sinr.preamble_min_dbm.map(Dbm::from_f64);
-            let preamble = weakest.max(Power::of(given.unwrap_or(config.receive_threshold)));
+            let given = Power::of(given.unwrap_or(config.receive_threshold));
+            let preamble = weakest.to(config).max(given);
             preamble.min(Power::of(config.sense_threshold))
         };
         let sense = sinr.map_or(Power::LEAST, least);

@@ -27,20 +27,41 @@ const DETECTION: Duration = Duration::from_micros(4);
 /// No frame has more bits.
 const MOST_BITS: f64 = 8.0 * 65_535.0;
 
-/// The least power that the preamble of a frame of any of these radios needs beside noise alone.
-pub(in crate::radio) fn weakest_preamble(sinr: &SinrSettings, radios: &[ChipConfig]) -> Power {
-    let mut phys: Vec<Phy> = Vec::new();
-    for ChipConfig { phy, .. } in radios {
-        if phy.kind != PhyKind::Wire && !phys.contains(phy) {
-            phys.push(*phy);
+/// The least power that a preamble needs beside noise alone, for each kind of radio.
+#[derive(Debug, Default)]
+pub(in crate::radio) struct Weakest {
+    kinds: Vec<(Phy, u16)>,
+    least: Vec<Power>,
+}
+
+impl Weakest {
+    /// Where these are the radios.
+    pub(in crate::radio) fn of(sinr: &SinrSettings, radios: &[ChipConfig]) -> Self {
+        let mut kinds: Vec<(Phy, u16)> = Vec::new();
+        for ChipConfig { phy, channel, .. } in radios {
+            if phy.kind != PhyKind::Wire && !kinds.contains(&(*phy, *channel)) {
+                kinds.push((*phy, *channel));
+            }
         }
+        let least = kinds.iter().map(|(own, channel)| {
+            let near = kinds.iter().filter(|(_, other)| other == channel);
+            let needed = near.flat_map(|(phy, _)| {
+                let rates = phy.rates_for(own).into_iter().chain(phy.basic_rates().iter().copied());
+                let known = rates.filter(|rate| own.decodes(phy, *rate));
+                known.map(|rate| needs(*phy, phy.narrowed(rate, own.width), sinr))
+            });
+            let powers = needed.map(|(noise, ratio)| noise.times(ratio));
+            powers.reduce(Power::min).unwrap_or(Power::LEAST)
+        });
+        let least = least.collect();
+        Self { kinds, least }
     }
-    let rates = |phy: Phy| {
-        let rates = phy.rates().iter().chain(phy.legacy_rates());
-        rates.map(move |rate| needs(phy, *rate, sinr))
-    };
-    let least = phys.into_iter().flat_map(rates).map(|(noise, ratio)| noise.times(ratio));
-    least.reduce(Power::min).unwrap_or(Power::LEAST)
+
+    /// That of frames that this radio decodes, of those on its channel.
+    pub(super) fn to(&self, radio: &ChipConfig) -> Power {
+        let kind = self.kinds.iter().position(|kind| *kind == (radio.phy, radio.channel));
+        kind.map_or(Power::LEAST, |kind| self.least[kind])
+    }
 }
 
 /// The noise over the channel that a frame takes, and the least ratio of its preamble to noise and
