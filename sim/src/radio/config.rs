@@ -230,9 +230,13 @@ impl ChipConfig {
     }
 
     /// Rate of the acknowledgement of data at `rate`, over no more than that takes.
+    #[inline]
     pub fn ack_rate(&self, rate: Bitrate) -> Bitrate {
-        let (sent, _) = self.phy.sent(rate);
-        self.phy.narrowed(self.phy.ack_rate(self.ack_rate, rate), sent.width)
+        let answer = self.phy.ack_rate(self.ack_rate, rate);
+        match rate.form() {
+            0 => answer,
+            _ => self.phy.narrowed(answer, self.phy.sent(rate).0.width),
+        }
     }
 
     /// Air time of the acknowledgement of data at `rate`.

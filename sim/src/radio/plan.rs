@@ -96,7 +96,10 @@ impl Chip {
             (None, None) if options.ack == AckPolicy::Normal => self.config.broadcast_rate,
             (None, None) => self.config.rate,
         };
-        self.config.phy.narrowed(rate, self.rates.width_to(&self.config.phy, to))
+        match self.rates.width_to(to) {
+            Some(width) => self.config.phy.narrowed(rate, width),
+            None => rate,
+        }
     }
 
     /// The next exchange of a function, without what goes before its data. An A-MPDU is as large as

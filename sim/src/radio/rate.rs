@@ -129,13 +129,13 @@ impl Rates {
         rates.first().map_or(self.fixed, |(rate, _)| *rate)
     }
 
-    /// The width over which a neighbour hears this radio, or that over which all do.
-    pub(super) fn width_to(&self, own: &Phy, to: Option<NodeId>) -> Width {
+    /// The width of a neighbour's channel, or the least of all, where it is less than its own.
+    pub(super) fn width_to(&self, to: Option<NodeId>) -> Option<Width> {
         let narrower = match to {
             Some(to) => self.narrower.get(&to),
             None => self.narrower.values().min(),
         };
-        narrower.copied().unwrap_or(own.width)
+        narrower.copied()
     }
 
     /// Whether there are agreements of block acknowledgement with a neighbour, which those have who

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use farhop_proto::base::{
-    AccessCategory, Bitrate, Duration, EtherType, FrameUp, Instant, NodeId, ReceivedFrame,
+    AccessCategory, Bitrate, Duration, EtherType, FrameUp, Instant, NodeId, PhyKind, ReceivedFrame,
 };
 
 use super::air::{Air, Timer};
@@ -11,7 +11,7 @@ use super::chip::{Chip, Phase};
 use super::plan::{Awaited, Step};
 use super::reception::Reception;
 use super::recipient::{Arrived, Recipient};
-use super::transmission::{Answer, Mpdu, TransmissionKind};
+use super::transmission::{Answer, Mpdu, Transmission, TransmissionKind};
 
 /// An answer that is due.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ impl Chip {
         let heard = Heard {
             from_radio: transmission.radio,
             from: transmission.from,
-            rate: self.config.phy.received(&air.links.phy(transmission.radio), transmission.rate),
+            rate: self.rate_of(air, transmission),
             nav: transmission.nav,
             link: reception.link,
             is_ours: to.is_none_or(|to| to == self.node && is_addressed),
@@ -191,6 +191,19 @@ impl Chip {
         self.stats.driver_drops += drops;
         let (start, map) = recipient.score();
         self.answer(air, now, heard, ReplyKind::BlockAck { access, start, map });
+    }
+
+    /// The rate of a frame that it can decode, as its own PHY has it.
+    #[inline]
+    fn rate_of(&self, air: &Air, transmission: &Transmission) -> Bitrate {
+        let (rate, phy) = (transmission.rate, &self.config.phy);
+        // Without an MCS, a rate is the same to all.
+        match (phy.kind, rate.form()) {
+            (PhyKind::N | PhyKind::Ac, _) | (_, 1..) => {
+                phy.received(&air.links.phy(transmission.radio), rate)
+            }
+            _ => rate,
+        }
     }
 
     /// Sets the event at which an answer goes.

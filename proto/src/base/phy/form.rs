@@ -20,8 +20,8 @@ fn place<T: PartialEq>(known: &[T], it: &T) -> usize {
 }
 
 impl Phy {
-    fn has_mcs(&self) -> bool {
-        KINDS.contains(&self.kind)
+    const fn has_mcs(&self) -> bool {
+        matches!(self.kind, PhyKind::N | PhyKind::Ac)
     }
 
     /// What a frame at a rate of this PHY is: one of which PHY, at which of its rates.
@@ -61,15 +61,16 @@ impl Phy {
 
     /// A rate as it goes to radios with channels of that width: one of the older OFDM over no more
     /// than that, and any other as it is.
+    #[inline]
     pub fn narrowed(&self, rate: Bitrate, width: Width) -> Bitrate {
-        let is_as_narrow = width >= self.sent(rate).0.width;
-        if !self.has_mcs() || is_as_narrow || self.mcs(rate).is_some() {
+        if !self.has_mcs() || width >= self.sent(rate).0.width || self.mcs(rate).is_some() {
             return rate;
         }
         rate.in_form((NON_HT + place(&WIDTHS, &width)) as u8)
     }
 
     /// The rate, as one of this PHY, of a frame that a radio of another one has sent.
+    #[inline]
     pub fn received(&self, sender: &Self, rate: Bitrate) -> Bitrate {
         if self == sender {
             return rate;
