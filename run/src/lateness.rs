@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// A wake-up later than this counts as late.
 const LATE: Duration = Duration::from_millis(1);
+/// A process that comes later than this has stood still.
+const STILL: Duration = Duration::from_secs(1);
 
 /// Wake-ups by a timer, and how late they were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -15,6 +17,8 @@ pub struct WakeupStats {
     pub late_1ms: u64,
     /// Those later than the guard of the slots.
     pub late_guard: u64,
+    /// Those later than 1 s.
+    pub late_1s: u64,
     /// The latest, in microseconds.
     pub worst_us: f64,
 }
@@ -38,6 +42,7 @@ impl Wakeups {
         self.stats.timer += 1;
         self.stats.late_1ms += u64::from(late > LATE);
         self.stats.late_guard += u64::from(late > self.guard);
+        self.stats.late_1s += u64::from(late > STILL);
         self.stats.worst_us = self.stats.worst_us.max(late.as_nanos() as f64 / 1e3);
     }
 
@@ -55,11 +60,12 @@ mod tests {
     fn wakeups_are_counted_by_how_late_they_are() {
         let mut wakeups = Wakeups::build(Duration::from_micros(1_500));
         let at = |micros: u64| Instant::from_nanos(micros * 1_000);
-        for late in [50, 1_200, 1_800] {
+        for late in [50, 1_200, 1_800, 2_000_000] {
             wakeups.on_timer(at(10_000), at(10_000 + late));
         }
         let stats = wakeups.stats();
-        assert_eq!((stats.timer, stats.late_1ms, stats.late_guard), (3, 2, 1));
-        assert!((stats.worst_us - 1_800.0).abs() < 1e-9);
+        assert_eq!((stats.timer, stats.late_1ms), (4, 3));
+        assert_eq!((stats.late_guard, stats.late_1s), (2, 1));
+        assert!((stats.worst_us - 2e6).abs() < 1e-9);
     }
 }

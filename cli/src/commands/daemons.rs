@@ -46,14 +46,12 @@ pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
             let dirs = running.iter().filter_map(|daemon| daemon.path.parent());
             let dirs: Vec<String> = dirs.map(|dir| dir.display().to_string()).collect();
             let (name, dirs) = (names[0], dirs.join(", "));
-            return Err(Failure::Failed(format!(
+            return Err(Failure::input(format!(
                 "several daemons are called '{name}': choose by --runtime-dir: {dirs}"
             )));
         }
         let names = names.join(", ");
-        return Err(Failure::Failed(format!(
-            "several daemons run here: choose by --node: {names}"
-        )));
+        return Err(Failure::input(format!("several daemons run here: choose by --node: {names}")));
     }
     Ok(running.remove(0).path)
 }

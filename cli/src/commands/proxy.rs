@@ -161,6 +161,12 @@ fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redi
     let port = entry.take_redirected()?;
     let own = own_network(options)?;
     let prefixes = exits.prefixes();
+    for process in Redirect::others().map_err(|error| failed(&error))? {
+        tell(&format!(
+            "farhop: process {process} redirects TCP of this host too: connections that both mean \
+             go to one of them, whichever"
+        ));
+    }
     let redirect = Redirect::install(port, prefixes.as_deref(), &own);
     let redirect = redirect.map_err(|error| failed(&error))?;
     print_text(&format!("TCP is redirected to port {port}"))?;

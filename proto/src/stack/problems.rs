@@ -85,10 +85,17 @@ fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
             );
         }
     }
-    if sweep.runs().is_none() {
-        found.add("sweep", "more runs than can be counted", "fewer values and seeds");
+    if sweep.runs().is_none_or(|runs| runs > RUNS) {
+        let message = match sweep.runs() {
+            Some(runs) => format!("{runs} runs are too many"),
+            None => "more runs than can be counted".into(),
+        };
+        found.add("sweep", message, format!("at most {RUNS}: fewer values and seeds"));
     }
 }
+
+/// Runs of a sweep, of each of which it is remembered whether it was done.
+const RUNS: u64 = 100_000_000;
 
 /// Nodes that a number of 16 bits can tell apart.
 const NODES: usize = 65_000;

@@ -156,6 +156,7 @@ fn lateness(scenario: &Scenario, before: &[Value], after: &[Value]) -> Result<La
             wakeups: last.timer - first.timer,
             late_1ms: last.late_1ms - first.late_1ms,
             late_guard: last.late_guard - first.late_guard,
+            late_1s: last.late_1s - first.late_1s,
             // The latest of the whole life of the process: there is no difference of maxima.
             worst_us: last.worst_us,
             cpu_s: cpu(after).zip(cpu(before)).map(|(after, before)| after - before),

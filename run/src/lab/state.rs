@@ -254,10 +254,12 @@ fn choose(
         return Err(LabError::Unknown(why + &but_foreign()));
     }
     // One alone says itself which nodes it has.
-    if let (true, Some(node)) = (named.len() > 1, node)
-        && named.iter().any(|lab| lab.occupant(node).is_some())
-    {
+    if let (true, Some(node)) = (named.len() > 1, node) {
+        let all = ids(&named);
         named.retain(|lab| lab.occupant(node).is_some());
+        if named.is_empty() {
+            return Err(LabError::Unknown(format!("no node '{node}' in the labs {all}")));
+        }
     }
     refuse_several(&named, "name one with --lab, by its id")?;
     Ok(named.remove(0))
@@ -269,7 +271,7 @@ pub(super) fn refuse_several(labs: &[LabState], remedy: &str) -> Result<(), LabE
         [] | [_] => Ok(()),
         labs => {
             let known = ids(labs);
-            Err(LabError::NotFound(format!("several labs are running: {known}; {remedy}")))
+            Err(LabError::Unknown(format!("several labs are running: {known}; {remedy}")))
         }
     }
 }

@@ -49,6 +49,17 @@ impl Redirect {
         Ok(Self { table })
     }
 
+    /// The processes whose tables redirect connections of this host.
+    ///
+    /// Fails if nft is missing, or may not.
+    pub fn others() -> Result<Vec<u32>, RedirectError> {
+        let listed = run(&["list", "tables", "inet"], "")?;
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let alive = listed.split_whitespace().filter(|name| !is_dead(name));
+        let process = |name: &str| name.strip_prefix(TABLE)?.split_once('_')?.0.parse().ok();
+        Ok(alive.filter_map(process).filter(|pid| *pid != std::process::id()).collect())
+    }
+
     /// Removes the tables of processes that are dead. Returns how many there were.
     ///
     /// Fails if nft is missing, or may not.

@@ -250,7 +250,7 @@ pub struct Lateness {
     #[serde(default)]
     pub others_cpu: Option<f64>,
     /// Whether the run is not valid: over 1% of the wake-ups of a process were later than 1 ms, or
-    /// over 0.1% of the slots were overrun. A process that seldom waits for a timer, as its packets
+    /// one was later than 1 s, or over 0.1% of the slots were overrun. A process that seldom waits for a timer, as its packets
     /// wake it, is judged as if it had woken 50 times a second: one in a hundred of the few that it
     /// has would be less than one.
     pub late: bool,
@@ -267,6 +267,9 @@ pub struct ProcessLateness {
     pub late_1ms: u64,
     /// Those later than the guard of the slots.
     pub late_guard: u64,
+    /// Those later than 1 s: as often it stood still.
+    #[serde(default)]
+    pub late_1s: u64,
     /// The latest, in microseconds.
     pub worst_us: f64,
     /// Processor time used, in seconds.
@@ -287,8 +290,9 @@ impl Lateness {
         seconds: f64,
     ) -> Self {
         let least = (LEAST_WAKEUPS * seconds) as u64;
-        let is_late =
-            |process: &ProcessLateness| process.late_1ms * 100 > process.wakeups.max(least);
+        let is_late = |process: &ProcessLateness| {
+            process.late_1s > 0 || process.late_1ms * 100 > process.wakeups.max(least)
+        };
         let woken_late = processes.iter().any(is_late);
         let late = woken_late || slots_overrun * 1000 > slots;
         Self { processes, slots_overrun, slots, others_cpu: None, late }
@@ -318,6 +322,8 @@ mod tests {
         assert!(!Lateness::judge(vec![process(60, 10)], 0, 0, 20.0).late, "it seldom wakes");
         assert!(Lateness::judge(vec![process(60, 11)], 0, 0, 20.0).late);
         assert!(!Lateness::judge(vec![process(90_000, 900)], 0, 0, 20.0).late);
+        let still = ProcessLateness { late_1s: 1, ..process(90_000, 1) };
+        assert!(Lateness::judge(vec![still], 0, 0, 20.0).late, "it stood still");
     }
 
     #[test]
