@@ -2,7 +2,7 @@
 
 use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, Mode, RTS_BYTES, mpdu_bytes};
 use farhop_proto::base::{
-    AccessCategory, Bitrate, Duration, Gap, NodeId, PhyKind, RadioId, RadioSpec,
+    AccessCategory, Bitrate, Duration, Gap, NodeId, PhyKind, RadioId, RadioSpec, counted,
 };
 use farhop_proto::stack::{Hop, LinkConfig, Plan, Protection, RadioLinkConfig, RadioPlan};
 use farhop_proto::wire::blindfec;
@@ -37,7 +37,24 @@ pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop])
         true => there,
         false => format!("{there} from {a} to {b}, {back} from {b} to {a},"),
     };
-    format!("  about {most} {way}, in packets of {PACKET_BYTES} B and without loss\n")
+    let shared = match stack {
+        LinkConfig::Wild(_) => describe_shared(plan, hops),
+        _ => String::new(),
+    };
+    format!("  about {most} {way}, in packets of {PACKET_BYTES} B and without loss{shared}\n")
+}
+
+/// Where a radio has other neighbours too, which have turns of it though nothing is sent to them.
+fn describe_shared(plan: &Plan, hops: &[Hop]) -> String {
+    let count = |hop: &&Hop| neighbours(plan, hop.from);
+    let Some(hop) = hops.iter().max_by_key(count).filter(|hop| count(hop) > 1) else {
+        return String::new();
+    };
+    let name = &plan.nodes[usize::from(hop.from.0.0) - 1].name;
+    format!(
+        ", were it the only link of {name}'s radio, which {} share",
+        counted(count(&hop) as usize, "neighbour")
+    )
 }
 
 /// Where no acknowledgement is waited for long enough, what is to be expected of that.
