@@ -250,9 +250,9 @@ pub struct Lateness {
     #[serde(default)]
     pub others_cpu: Option<f64>,
     /// Whether the run is not valid: over 1% of the wake-ups of a process were later than 1 ms, or
-    /// one was later than 1 s, or over 0.1% of the slots were overrun. A process that seldom waits for a timer, as its packets
-    /// wake it, is judged as if it had woken 50 times a second: one in a hundred of the few that it
-    /// has would be less than one.
+    /// one was later than 1 s, or over 0.1% of the slots were overrun. A process that seldom waits
+    /// for a timer, as its packets wake it, is judged as if it had woken 50 times a second: one in
+    /// a hundred of the few that it has would be less than one.
     pub late: bool,
 }
 
