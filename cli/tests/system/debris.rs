@@ -115,7 +115,7 @@ fn two_labs_run_side_by_side() {
     assert!(report["flows"][0]["delivered_bytes"].as_u64() > Some(0), "{report:#}");
     assert!(place.keep(&quiet));
     let which = place.exec("hill", &["true"]);
-    assert_eq!(which.status.code(), Some(1));
+    assert_eq!(which.status.code(), Some(2));
     let said = stderr(&which);
     assert!(said.contains("--lab") && said.contains("quiet-1, quiet-2"), "{said}");
     let unknown = stderr(&place.farhop(&["top", "--lab", "third"]));
