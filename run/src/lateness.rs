@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// A wake-up later than this counts as late.
 const LATE: Duration = Duration::from_millis(1);
-/// A process that comes later than this has stood still.
-const STILL: Duration = Duration::from_secs(1);
+/// A process that comes so late to what is due has stood still: every neighbour has noticed.
+pub(crate) const STANDSTILL: Duration = Duration::from_secs(1);
 
 /// Wake-ups by a timer, and how late they were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl Wakeups {
         self.stats.timer += 1;
         self.stats.late_1ms += u64::from(late > LATE);
         self.stats.late_guard += u64::from(late > self.guard);
-        self.stats.late_1s += u64::from(late > STILL);
+        self.stats.late_1s += u64::from(late > STANDSTILL);
         self.stats.worst_us = self.stats.worst_us.max(late.as_nanos() as f64 / 1e3);
     }
 

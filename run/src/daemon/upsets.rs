@@ -4,9 +4,8 @@ use farhop_proto::base::{Duration, Instant};
 use serde::Serialize;
 
 use crate::device::{OtherClocks, other_clocks};
+use crate::lateness::STANDSTILL;
 
-/// A daemon that comes so late to what is due has stood still: every neighbour has noticed.
-const STANDSTILL: Duration = Duration::from_secs(1);
 /// The time of day was set if it moved by more than this; what NTP corrects without a jump moves
 /// all clocks alike.
 const SETTING_NANOS: u128 = 100_000_000;

@@ -53,8 +53,7 @@ impl Redirect {
     ///
     /// Fails if nft is missing, or may not.
     pub fn others() -> Result<Vec<u32>, RedirectError> {
-        let listed = run(&["list", "tables", "inet"], "")?;
-        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let listed = tables()?;
         let alive = listed.split_whitespace().filter(|name| !is_dead(name));
         let process = |name: &str| name.strip_prefix(TABLE)?.split_once('_')?.0.parse().ok();
         Ok(alive.filter_map(process).filter(|pid| *pid != std::process::id()).collect())
@@ -64,8 +63,7 @@ impl Redirect {
     ///
     /// Fails if nft is missing, or may not.
     pub fn clean() -> Result<usize, RedirectError> {
-        let listed = run(&["list", "tables", "inet"], "")?;
-        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let listed = tables()?;
         let mut removed = 0;
         for name in listed.split_whitespace().filter(|name| is_dead(name)) {
             // Another start may be removing it: one that is not there any more is no error so.
@@ -82,6 +80,12 @@ impl Drop for Redirect {
             tracing::warn!("connections are still redirected: {error}");
         }
     }
+}
+
+/// What nft says of the tables that there are; each name of one is a word of it.
+fn tables() -> Result<String, RedirectError> {
+    let listed = run(&["list", "tables", "inet"], "")?;
+    Ok(String::from_utf8_lossy(&listed.stdout).into_owned())
 }
 
 /// The table as nft reads it.

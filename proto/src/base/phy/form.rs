@@ -4,7 +4,7 @@
 //! carries the number of its form, since the same figure may be another MCS in each, and bears
 //! another noise.
 
-use super::{GuardInterval, Phy, PhyKind, Width};
+use super::{Band, GuardInterval, Phy, PhyKind, Width};
 use crate::base::units::Bitrate;
 
 const KINDS: [PhyKind; 2] = [PhyKind::N, PhyKind::Ac];
@@ -32,8 +32,8 @@ impl Phy {
             0 => return (*self, rate),
             NON_HT.. => {
                 let kind = match band {
-                    super::Band::Ghz2 => PhyKind::G,
-                    super::Band::Ghz5 => PhyKind::A,
+                    Band::Ghz2 => PhyKind::G,
+                    Band::Ghz5 => PhyKind::A,
                 };
                 let width = WIDTHS[(form - NON_HT) % WIDTHS.len()];
                 Self { kind, width, streams: 1, mixed: false, ..*self }
