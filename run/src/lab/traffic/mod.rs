@@ -1,9 +1,11 @@
 //! The flows of a scenario: two threads for each. Those over kernel sockets are in the network
 //! namespace of either end; a socket stays in the namespace in which it was made.
 
+mod tcp;
+
 use std::fs;
-use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,13 +14,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
 use farhop_proto::base::{AddressPlan, Instant};
-use farhop_proto::stack::{Congestion, FlowConfig, FlowKind, Scenario};
+use farhop_proto::stack::{FlowConfig, FlowKind, Scenario};
 use farhop_proto::transport::udp::{Made, under_way};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use socket2::SockRef;
 
 use super::{LabError, blocks};
-use crate::device::os;
 
 /// First port of the flows; each has one of its own.
 const FIRST_PORT: u16 = 5001;
@@ -28,8 +29,6 @@ const CHUNK: usize = 64 * 1024;
 pub(super) const BIN: StdDuration = StdDuration::from_millis(100);
 /// How long a blocked read or write lasts before the thread looks whether it is to stop.
 const LOOK: StdDuration = StdDuration::from_millis(100);
-/// How long a connection may take to be made.
-const CONNECT: StdDuration = StdDuration::from_secs(10);
 /// Number and time at the front of a datagram, in bytes.
 const FRONT: usize = 16;
 
@@ -191,7 +190,7 @@ impl Running {
         let pid = |node: farhop_proto::base::NodeId| nodes.pids[usize::from(node.0) - 1];
         self.has_started = true;
         let (receiver, sender) = match self.config.kind {
-            FlowKind::Tcp => (tcp_receiver as End, tcp_sender as End),
+            FlowKind::Tcp => (tcp::receiver as End, tcp::sender as End),
             FlowKind::Udp => (udp_receiver as End, udp_sender as End),
             FlowKind::Hop => return self.start_blocks(index, nodes.dir),
             kind => unreachable!("flows of kind {} were refused", kind.name()),
@@ -304,121 +303,6 @@ fn is_pause(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
     )
-}
-
-fn tcp_receiver(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))?;
-    // Its connections have it from their first packet on.
-    SockRef::from(&listener).set_tos_v4(tos(config))?;
-    listener.set_nonblocking(true)?;
-    let begin = WallClock::now();
-    let mut stream = loop {
-        match listener.accept() {
-            Ok((stream, _)) => break stream,
-            Err(error) if is_pause(&error) => thread::sleep(StdDuration::from_millis(5)),
-            Err(error) => return Err(error),
-        }
-        if shared.stop.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-    };
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(LOOK))?;
-    end_at_once(&stream)?;
-    let mut buffer = vec![0; CHUNK];
-    while !shared.stop.load(Ordering::Relaxed) {
-        match stream.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(length) => {
-                let total = shared.delivered.fetch_add(length as u64, Ordering::Relaxed);
-                if config.bytes.is_some_and(|bytes| total + length as u64 >= bytes) {
-                    let nanos = begin.elapsed().as_nanos() as u64;
-                    shared.finished.store(nanos.max(1), Ordering::Relaxed);
-                }
-            }
-            Err(error) if is_pause(&error) => {}
-            // The sender was stopped while its bytes were on their way.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-fn tcp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::Result<()> {
-    let Some(mut stream) = connect(config, address, shared)? else { return Ok(()) };
-    stream.set_write_timeout(Some(LOOK))?;
-    end_at_once(&stream)?;
-    let zeros = vec![0; CHUNK];
-    let mut left = config.bytes.unwrap_or(u64::MAX);
-    while left > 0 && !shared.stop.load(Ordering::Relaxed) {
-        match stream.write(&zeros[..left.min(CHUNK as u64) as usize]) {
-            Ok(length) => {
-                left -= length as u64;
-                shared.sent.fetch_add(length as u64, Ordering::Relaxed);
-            }
-            Err(error) if is_pause(&error) => {}
-            // The receiver has seen the end of the flow's time first.
-            Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        let again = os::tcp_retransmissions(stream.as_fd()).unwrap_or(0);
-        shared.retransmissions.store(again, Ordering::Relaxed);
-    }
-    if left > 0 {
-        return Ok(());
-    }
-    stream.shutdown(std::net::Shutdown::Write)?;
-    stream.set_read_timeout(Some(LOOK))?;
-    // The receiver closes once it has all.
-    while !shared.stop.load(Ordering::Relaxed) {
-        let again = os::tcp_retransmissions(stream.as_fd()).unwrap_or(0);
-        shared.retransmissions.store(again, Ordering::Relaxed);
-        match stream.read(&mut [0; 1]) {
-            Err(error) if is_pause(&error) => {}
-            _ => break,
-        }
-    }
-    Ok(())
-}
-
-/// Has a connection end when it is closed. What is in the buffers at the end of a flow's time is of
-/// no use, and a socket that goes on alone to deliver it would hold its namespace, with the
-/// interfaces in it, for minutes after the lab.
-fn end_at_once(stream: &TcpStream) -> io::Result<()> {
-    SockRef::from(stream).set_linger(Some(StdDuration::ZERO))
-}
-
-/// Connects with the congestion control of the flow; `None` if the flow was stopped before.
-fn connect(
-    config: &FlowConfig,
-    address: SocketAddr,
-    shared: &Shared,
-) -> io::Result<Option<TcpStream>> {
-    let name: &[u8] = match config.congestion {
-        Congestion::Bbr => b"bbr",
-        // The settings of a namespace refuse it; a socket of its root may have it.
-        Congestion::Cubic => b"cubic",
-        _ => b"reno",
-    };
-    let limit = WallClock::now() + CONNECT;
-    loop {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
-        socket.set_tcp_congestion(name).map_err(|error| {
-            let name = String::from_utf8_lossy(name);
-            io::Error::new(error.kind(), format!("this kernel has no TCP {name}: {error}"))
-        })?;
-        socket.set_tos_v4(tos(config))?;
-        match socket.connect_timeout(&address.into(), StdDuration::from_secs(3)) {
-            Ok(()) => return Ok(Some(socket.into())),
-            Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(None),
-            // The link is down for now: the flow waits, as it does in the simulator.
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
-            Err(error) if WallClock::now() > limit => return Err(error),
-            // Nobody listens yet.
-            Err(_) => thread::sleep(StdDuration::from_millis(20)),
-        }
-    }
 }
 
 /// The code point of a flow as sockets want it: above the ECN field, which is the kernel's.
