@@ -382,7 +382,8 @@ impl Ends {
         below: &RoomBelow<'_>,
     ) -> Option<Datagram> {
         let datagram = self.all[index].poll_tx(cx, below);
-        self.note(index, datagram.is_some());
+        // One that had nothing may have found out that its application can write again.
+        self.note(index, true);
         datagram
     }
 

@@ -96,7 +96,8 @@ pub struct TcpSettings {
     /// Receive window, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_window_bytes: Option<u64>,
-    /// Bytes that the send buffer holds.
+    /// Bytes that the send buffer holds. That of Linux begins small and grows with the window to
+    /// 4 MB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer_bytes: Option<u64>,
 }
@@ -132,6 +133,7 @@ impl TcpSettings {
         config.window_bytes = self.receive_window_bytes.unwrap_or(config.window_bytes);
         if let Some(bytes) = self.send_buffer_bytes {
             config.send_buffer_bytes = bytes;
+            config.send_buffer_grows = false;
             config.unsent_bytes = config.unsent_bytes.min(bytes);
         }
         config

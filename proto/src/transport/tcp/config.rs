@@ -99,6 +99,16 @@ impl Tick {
         Duration::from_nanos(time.as_nanos().div_ceil(tick) * tick)
     }
 
+    /// When the tick began that goes on (`tcp_jiffies32`).
+    pub(super) fn begin(self, now: Instant) -> Instant {
+        let tick = self.length.as_nanos();
+        if tick == 0 {
+            return now;
+        }
+        let passed = (now.as_nanos() + self.phase.as_nanos()) % tick;
+        Instant::from_nanos(now.as_nanos().saturating_sub(passed))
+    }
+
     /// When a timer fires that is set now. It counts whole ticks from the one that goes on, and as
     /// it never fires early, it fires with the first step of its level of the wheel that is later.
     /// The step is a tick for short waits; from 63 ticks on it is 8, and so on. Nobody cascades
@@ -165,8 +175,10 @@ pub struct TcpConfig {
     pub delayed_ack: DelayedAck,
     /// Receive window, in bytes.
     pub window_bytes: u64,
-    /// Bytes that the send buffer holds, sent or not.
+    /// Bytes that the send buffer holds, sent or not; at most, where it grows.
     pub send_buffer_bytes: u64,
+    /// The send buffer begins small and grows with the window, as that of Linux does.
+    pub send_buffer_grows: bool,
     /// Bytes not yet sent that the send buffer holds.
     pub unsent_bytes: u64,
     /// This end closes when the peer has, once it has sent what it was given.
@@ -208,6 +220,7 @@ impl TcpConfig {
             },
             window_bytes: 6 << 20,
             send_buffer_bytes: 4 << 20,
+            send_buffer_grows: true,
             unsent_bytes: 128 << 10,
             close_with_peer: true,
         }
@@ -234,6 +247,7 @@ impl TcpConfig {
             },
             window_bytes: 65_535,
             send_buffer_bytes: 128 << 10,
+            send_buffer_grows: false,
             unsent_bytes: 64 << 10,
             ..Self::linux()
         }

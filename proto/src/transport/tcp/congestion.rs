@@ -1,7 +1,7 @@
 //! How the congestion window grows and by how much it is cut: the part of a sender that differs
 //! between Reno and its successors (RFC 5681, 3.1), counted in segments as Linux does.
 
-use super::config::Congestion;
+use super::config::{Congestion, TcpConfig};
 use super::cubic::Cubic;
 use super::westwood::Westwood;
 use crate::base::{Duration, Instant};
@@ -114,10 +114,10 @@ pub(super) enum AnyController {
 }
 
 impl AnyController {
-    pub(super) fn build(congestion: Congestion) -> Self {
-        match congestion {
+    pub(super) fn build(config: &TcpConfig) -> Self {
+        match config.congestion {
             Congestion::Reno => Self::Reno(Reno),
-            Congestion::Cubic => Self::Cubic(Cubic::default()),
+            Congestion::Cubic => Self::Cubic(Cubic::new(config.tick)),
             Congestion::Westwood => Self::Westwood(Westwood::default()),
         }
     }

@@ -6,6 +6,7 @@
 //! at least one in twenty acknowledged segments. HyStart ends slow start either by a rise of the
 //! round-trip time or by the length of a train of acknowledgements; it has no conservative phase.
 
+use super::config::Tick;
 use super::congestion::{Acked, Controller, Sample, Window};
 use crate::base::{Duration, Instant};
 
@@ -35,6 +36,8 @@ const TRAIN_SLACK: Duration = Duration::from_micros(500);
 /// State of one sender.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
+    /// What the time of the curve is counted in.
+    tick: Tick,
     /// Segments to be acknowledged for a window greater by one.
     per: u32,
     /// Window at the last cut; zero if there was none.
@@ -64,20 +67,35 @@ struct HyStart {
 }
 
 impl Cubic {
+    pub(super) fn new(tick: Tick) -> Self {
+        Self { tick, ..Self::default() }
+    }
+
     /// Finds after how many acknowledged segments the window is to grow by one.
     fn update(&mut self, now: Instant, cwnd: u32, segments: u32) {
+        let now = self.tick.begin(now);
         self.acked += u64::from(segments);
         let is_recent = self.last_time.is_some_and(|last| now.since(last) <= LOOK);
         if self.last_window == cwnd && is_recent {
             return;
         }
+        // The curve is looked at once in a tick.
+        if self.epoch.is_none() || self.last_time != Some(now) {
+            self.follow_curve(now, cwnd, segments);
+        }
+        self.keep_up_with_reno(cwnd);
+        self.per = self.per.max(2);
+    }
+
+    fn follow_curve(&mut self, now: Instant, cwnd: u32, segments: u32) {
         self.last_window = cwnd;
         self.last_time = Some(now);
         let epoch = match self.epoch {
             Some(epoch) => epoch,
             None => self.begin_epoch(now, cwnd, segments),
         };
-        let target = self.curve(now.since(epoch) + self.least_rtt.unwrap_or_default());
+        let least_rtt = self.tick.whole(self.least_rtt.unwrap_or_default());
+        let target = self.curve(now.since(epoch) + least_rtt);
         self.per = match target.checked_sub(cwnd) {
             Some(above @ 1..) => cwnd / above,
             _ => cwnd.saturating_mul(100),
@@ -85,8 +103,6 @@ impl Cubic {
         if self.last_max == 0 {
             self.per = self.per.min(20);
         }
-        self.keep_up_with_reno(cwnd);
-        self.per = self.per.max(2);
     }
 
     fn begin_epoch(&mut self, now: Instant, cwnd: u32, segments: u32) -> Instant {
@@ -208,11 +224,12 @@ impl Controller for Cubic {
     }
 
     fn on_timeout(&mut self) {
-        *self = Self::default();
+        *self = Self::new(self.tick);
     }
 
     fn on_restart(&mut self, now: Instant, idle: Duration) {
         // The curve stands still while nothing is sent.
+        let now = self.tick.begin(now);
         self.epoch = self.epoch.map(|epoch| (epoch + idle).min(now));
     }
 }

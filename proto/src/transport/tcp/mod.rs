@@ -25,6 +25,7 @@ mod config;
 mod congestion;
 mod cubic;
 mod ecn;
+mod memory;
 mod probe;
 mod receiver;
 mod recovery_6675;
@@ -36,6 +37,7 @@ mod sender;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod trace;
 mod transmit;
 mod undo;
@@ -375,14 +377,14 @@ impl Layer for Tcp {
         if self.phase == Phase::Failed || self.sender.is_finishing() || buffer.is_full() {
             return Room::NONE;
         }
-        let held = self.config.send_buffer_bytes.saturating_sub(buffer.len());
+        let room = self.sender.room();
         let unsent = self.config.unsent_bytes.saturating_sub(self.sender.unsent());
-        Room::units(held.min(unsent).div_ceil(MESSAGE_BYTES) as usize)
+        Room::units(room.min(unsent).div_ceil(MESSAGE_BYTES) as usize)
     }
 
     fn handle_tx(&mut self, _cx: &mut Cx<'_>, message: Message) {
         assert!(!self.sender.is_finishing(), "nothing follows the last message");
-        self.sender.buffer.push(message.payload);
+        self.sender.write(message.payload);
         if message.finish {
             self.sender.finish();
         }

@@ -33,6 +33,8 @@ pub(super) struct Segment {
     pub(super) resent: bool,
     /// It was retransmitted at least once.
     pub(super) ever_resent: bool,
+    /// It stands in one packet with the segment before it.
+    joined: bool,
     threaded: bool,
     before: SegmentId,
     after: SegmentId,
@@ -65,6 +67,8 @@ pub(super) struct Scoreboard {
     pub(super) assumed: u32,
     /// Segments that were ever marked lost.
     pub(super) lost_total: u64,
+    /// Packets, of one or more segments, that all of them stand in.
+    pub(super) packets: u32,
 }
 
 impl Scoreboard {
@@ -82,6 +86,7 @@ impl Scoreboard {
             resent_out: 0,
             assumed: 0,
             lost_total: 0,
+            packets: 0,
         }
     }
 
@@ -126,9 +131,18 @@ impl Scoreboard {
         (self.sacked_out > 0).then(|| self.get(self.highest_sacked))
     }
 
-    /// Takes a segment that is transmitted for the first time.
-    pub(super) fn push(&mut self, seq: u64, length: u32, fin: bool, now: Instant, delivered: u64) {
+    /// Takes a segment that is transmitted for the first time; `joined` if it stands in one packet
+    /// with the one before.
+    pub(super) fn push(
+        &mut self,
+        (seq, length, fin): (u64, u32, bool),
+        now: Instant,
+        delivered: u64,
+        joined: bool,
+    ) {
         let id = self.end_id();
+        let joined = joined && !self.segments.is_empty();
+        self.packets += u32::from(!joined);
         self.segments.push_back(Segment {
             seq,
             length,
@@ -139,6 +153,7 @@ impl Scoreboard {
             lost: false,
             resent: false,
             ever_resent: false,
+            joined,
             threaded: false,
             before: NONE,
             after: NONE,
@@ -150,6 +165,8 @@ impl Scoreboard {
     pub(super) fn on_resent(&mut self, id: SegmentId, now: Instant, delivered: u64) {
         self.waiting.remove(&id);
         self.unthread(id);
+        self.part(id);
+        self.part(id + 1);
         let segment = self.get_mut(id);
         segment.sent = now;
         segment.delivered = delivered;
@@ -159,8 +176,17 @@ impl Scoreboard {
         self.thread(id);
     }
 
+    /// A segment begins a packet of its own, if there is one of that name.
+    fn part(&mut self, id: SegmentId) {
+        if id < self.end_id() && std::mem::take(&mut self.get_mut(id).joined) {
+            self.packets += 1;
+        }
+    }
+
     /// Notes a repetition that probes the path: the segment counts once in flight, as before.
     pub(super) fn on_probed(&mut self, id: SegmentId, now: Instant, delivered: u64) {
+        self.part(id);
+        self.part(id + 1);
         let segment = self.get_mut(id);
         segment.sent = now;
         segment.delivered = delivered;
@@ -224,6 +250,9 @@ impl Scoreboard {
         let id = self.first;
         self.unthread(id);
         self.waiting.remove(&id);
+        // What is left of its packet is still one.
+        self.part(id + 1);
+        self.packets -= 1;
         let segment = self.segments.pop_front().expect("it was looked at");
         self.first += 1;
         self.sacked_out -= u32::from(segment.sacked);
@@ -382,7 +411,7 @@ mod tests {
     fn board(segments: u64) -> Scoreboard {
         let mut board = Scoreboard::new();
         for k in 0..segments {
-            board.push(1 + 100 * k, 100, false, Instant::from_nanos(k), 0);
+            board.push((1 + 100 * k, 100, false), Instant::from_nanos(k), 0, false);
         }
         board
     }
@@ -429,7 +458,7 @@ mod tests {
                 let base = board.front().map_or(1, |s| s.seq);
                 match step {
                     0 => { let seq = 1 + 100 * board.end_id();
-                        board.push(seq, 100, false, Instant::from_nanos(now), 0); }
+                        board.push((seq, 100, false), Instant::from_nanos(now), 0, false); }
                     1 if some && !board.get(id).sacked => { board.mark_lost(id); }
                     2 if some && !board.get(id).sacked => {
                         board.on_resent(id, Instant::from_nanos(now), 0); }

@@ -4,17 +4,19 @@
 //! What is done about losses is in `recovery_rack.rs` and `recovery_6675.rs`. Linux sends while it
 //! handles an acknowledgement; here the caller asks for segments afterwards, one at a time.
 
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::buffer::SendBuffer;
 use super::config::{Counting, Recovery, TcpConfig, Tick};
 use super::congestion::{Acked, AnyController, Controller, NO_THRESHOLD, Sample, Window};
+use super::memory::{Held, SendMemory};
 use super::recovery_6675::Classic;
 use super::recovery_rack::Rack;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 pub(super) use super::tally::Tally;
-use super::transmit::Burst;
+use super::transmit::{Burst, Deferral};
 use super::{ORIGIN, TICK_NANOS};
 use crate::base::{Duration, Instant};
 
@@ -67,7 +69,7 @@ pub(super) struct SenderCounts {
 }
 
 /// An acknowledgement with its numbers placed in the stream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ack {
     pub(super) number: u64,
     /// Window in bytes.
@@ -105,12 +107,13 @@ pub(super) struct Sender {
     pub(super) initial_window: u32,
     max_window: u32,
     pub(super) min_rto: Duration,
-    tick: Tick,
+    pub(super) tick: Tick,
     initial_rto: Duration,
-    retries: u32,
+    pub(super) retries: u32,
     /// Most payload in a segment.
     pub(super) mss: u32,
     pub(super) buffer: SendBuffer,
+    pub(super) memory: SendMemory,
     pub(super) board: Scoreboard,
     pub(super) una: u64,
     pub(super) nxt: u64,
@@ -129,7 +132,7 @@ pub(super) struct Sender {
     pub(super) rack: Rack,
     pub(super) classic: Classic,
     pub(super) finish: bool,
-    failed: bool,
+    pub(super) failed: bool,
     pub(super) persist_probe: bool,
     pub(super) small_end: u64,
     pub(super) cwnd_limited: bool,
@@ -140,6 +143,7 @@ pub(super) struct Sender {
     pub(super) last_sent: Instant,
     pub(super) sent_any: bool,
     pub(super) burst: Burst,
+    pub(super) deferral: Deferral,
     /// Marks of what was sent before this cut the window no more.
     pub(super) mark_high: u64,
     /// The next new segment says that the window was cut.
@@ -164,12 +168,13 @@ impl Sender {
             retries: config.retries,
             mss: config.mss as u32,
             buffer: SendBuffer::new(start),
+            memory: SendMemory::new(config.send_buffer_bytes, config.send_buffer_grows),
             board: Scoreboard::new(),
             una: start,
             nxt: start,
             window_end: start,
             rtt: RttEstimator::build(config),
-            controller: AnyController::build(config.congestion),
+            controller: AnyController::build(config),
             window,
             state: State::Open,
             high_seq: start - 1,
@@ -190,6 +195,7 @@ impl Sender {
             last_sent: Instant::ZERO,
             sent_any: false,
             burst: Burst::default(),
+            deferral: Deferral::Allowed,
             mark_high: start,
             tell_cut: false,
             counts: SenderCounts::default(),
@@ -205,9 +211,28 @@ impl Sender {
         }
     }
 
+    /// Takes bytes of the application.
+    pub(super) fn write(&mut self, bytes: Bytes) {
+        // What finds nothing before it goes at once (`tcp_push_one`).
+        self.deferral = if self.unsent() > 0 { Deferral::Allowed } else { Deferral::Refused };
+        self.buffer.push(bytes);
+        self.memory.on_written(self.held());
+    }
+
+    /// Bytes that the application may write.
+    pub(super) fn room(&self) -> u64 {
+        self.memory.room(self.held())
+    }
+
+    pub(super) fn held(&self) -> Held {
+        let (bytes, unsent) = (self.buffer.len(), self.unsent());
+        Held { bytes, unsent, packets: self.board.packets }
+    }
+
     /// Ends the stream behind what is in the buffer.
     pub(super) fn finish(&mut self) {
         self.finish = true;
+        self.deferral = Deferral::Refused;
     }
 
     pub(super) fn is_finishing(&self) -> bool {
@@ -244,6 +269,7 @@ impl Sender {
             self.counts.invalid_acks += 1;
             return false;
         }
+        self.deferral = Deferral::Allowed;
         let old = ack.number < self.una;
         let number = ack.number.max(self.una);
         // The right edge never moves back (RFC 9293, 3.8.6, asks senders to bear that).
@@ -287,6 +313,9 @@ impl Sender {
         if self.has_more() && self.board.packets_out() == 0 && self.window_end <= self.nxt {
             self.start_persist(now);
         }
+        if self.is_idle() {
+            self.on_pushed();
+        }
         true
     }
 
@@ -298,7 +327,12 @@ impl Sender {
         if is_dsack {
             self.on_dsack(first, tally);
         }
-        for (left, right) in &blocks[usize::from(is_dsack)..] {
+        // In the order of the stream (`tcp_sacktag_write_queue`): the last of what is delivered
+        // tells the round-trip time that losses are judged by.
+        let mut ranges = ack.sacks;
+        let ranges = &mut ranges[usize::from(is_dsack)..ack.sack_count];
+        ranges.sort_unstable_by_key(|range| range.0);
+        for (left, right) in &*ranges {
             let left = (*left).max(self.una);
             if left >= *right || *right > self.nxt {
                 continue;
@@ -410,76 +444,6 @@ impl Sender {
         };
         self.controller.on_acked(&mut self.window, &Acked { now, segments });
         self.window.cwnd = self.window.cwnd.min(self.max_window);
-    }
-
-    /// Sets the timer after progress: a probe if one fits, else the time-out.
-    pub(super) fn restart_timer(&mut self, now: Instant) {
-        if !self.schedule_probe(now, true) {
-            self.rearm_rto(now);
-        }
-    }
-
-    /// Starts the time-out, from the transmission of the head where a shorter timer stood in for
-    /// it (`tcp_rearm_rto`).
-    pub(super) fn rearm_rto(&mut self, now: Instant) {
-        let Some(head) = self.board.front() else {
-            self.timer = None;
-            return;
-        };
-        let rto = self.rtt.rto();
-        let wait = match self.timer {
-            Some((Timer::Reorder | Timer::Probe, _)) => {
-                (head.sent + rto).since(now).max(Duration::from_millis(1))
-            }
-            _ => rto,
-        };
-        self.arm(Timer::Rto, now, wait);
-    }
-
-    /// Sets the one timer.
-    pub(super) fn arm(&mut self, timer: Timer, now: Instant, wait: Duration) {
-        self.timer = Some((timer, self.tick.due(now, wait)));
-    }
-
-    fn start_persist(&mut self, now: Instant) {
-        if !matches!(self.timer, Some((Timer::Persist, _))) {
-            self.arm(Timer::Persist, now, self.rtt.rto());
-        }
-    }
-
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
-        let Some((timer, due)) = self.timer else { return };
-        if due > now {
-            return;
-        }
-        self.timer = None;
-        match timer {
-            Timer::Rto => self.on_rto(now),
-            Timer::Probe => self.on_probe_timer(now),
-            Timer::Reorder => self.on_reorder_timer(now),
-            Timer::Persist => {
-                if self.has_more() && self.board.packets_out() == 0 {
-                    self.persist_probe = true;
-                    self.rtt.back_off();
-                    self.start_persist(now);
-                }
-            }
-        }
-    }
-
-    fn on_rto(&mut self, now: Instant) {
-        if self.board.packets_out() == 0 {
-            return;
-        }
-        self.counts.timeouts += 1;
-        if self.timeouts >= self.retries {
-            self.failed = true;
-            return;
-        }
-        self.enter_loss(now);
-        self.timeouts += 1;
-        self.rtt.back_off();
-        self.arm(Timer::Rto, now, self.rtt.rto());
     }
 
     /// The threshold to remember when the window is cut or goes unused.

@@ -5,7 +5,7 @@ use super::config::Recovery;
 use super::congestion::Controller;
 use super::recovery_rack::Repeat;
 use super::sender::{Cut, Sender, State, Timer};
-use crate::base::Instant;
+use crate::base::{Duration, Instant};
 
 /// The most bytes that Linux hands over as one (`GSO_LEGACY_MAX_SIZE`).
 const BURST_BYTES: u32 = 65_536;
@@ -15,6 +15,11 @@ const PACED_MICROS: u64 = 977;
 /// (`net.ipv4.tcp_tso_rtt_log`).
 const SHORT_MICROS: u64 = 512;
 
+/// What passes between two looks at the clock.
+const CLOCK: Duration = Duration::from_micros(1);
+/// Only what follows so soon on something else is deferred, and only for so long.
+const DEFERRED: Duration = Duration::from_millis(1);
+
 /// What becomes of a small segment while another is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Small {
@@ -22,6 +27,16 @@ pub(super) enum Small {
     Held,
     /// It goes (`TCP_NAGLE_OFF`).
     Sent,
+}
+
+/// Whether a short burst may wait for the next acknowledgement, to become a longer one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deferral {
+    Allowed,
+    /// Not the next.
+    Refused,
+    /// One waits, until an acknowledgement, a timer or the application brings another try.
+    Waiting,
 }
 
 /// Segments that are handed to the host's queue as one.
@@ -66,10 +81,20 @@ impl Sender {
             (self.rack.repeat, self.rack.frto) = (Repeat::First, false);
             cut = if limited { None } else { self.cut_retransmission(now) };
         }
-        if cut.is_none() && (limited || self.sent_any) {
-            self.validate_window(now, limited);
+        if cut.is_none() {
+            if limited || self.sent_any {
+                self.validate_window(now, limited || self.deferral == Deferral::Waiting);
+            }
+            self.on_pushed();
         }
         cut
+    }
+
+    /// All that may go has gone: the application may write again.
+    pub(super) fn on_pushed(&mut self) {
+        let is_filled = self.board.in_flight() >= self.window.cwnd;
+        let window = self.window.cwnd.max(self.rack.reordering + 1);
+        self.memory.on_pushed(self.held(), (!is_filled).then_some(window));
     }
 
     /// The window in use, with what limited transmit adds (RFC 3042; SACK does it by itself).
@@ -131,9 +156,10 @@ impl Sender {
         let unsent = self.unsent();
         let full = u64::from(self.mss.saturating_sub(options).max(1));
         let length = unsent.min(full).min(self.window_end - self.nxt);
+        let is_new_burst = self.burst.left == 0 || self.burst.at != now;
         // What is left of the peer's window waits for more of it (RFC 9293, 3.8.6.2.1), unless
-        // nothing is in flight that could bring that.
-        if length < unsent.min(full) && self.board.packets_out() > 0 {
+        // nothing is in flight that could bring that, or Linux has it in a burst.
+        if length < unsent.min(full) && self.board.packets_out() > 0 && is_new_burst {
             return None;
         }
         let fin = self.finish && length == unsent && self.nxt + length < self.window_end;
@@ -145,6 +171,9 @@ impl Sender {
             return None;
         }
         self.restart_after_idle(now);
+        if is_new_burst && small == Small::Held && self.defers(now, full) {
+            return None;
+        }
         let ends_burst = self.ends_burst(now, full, length < full);
         let push = length == unsent || ends_burst;
         let cut = Cut { seq: self.nxt, length: length as u32, fin, push, repeated: false };
@@ -152,7 +181,9 @@ impl Sender {
         if first && self.counts.segments > 0 {
             self.controller.on_restart(now, now.since(self.last_sent));
         }
-        self.board.push(cut.seq, cut.length, fin, now, self.delivered);
+        let segment = (cut.seq, cut.length, fin);
+        // Linux reads its clock anew between what it repeats and what is new.
+        self.board.push(segment, now + CLOCK, self.delivered, !is_new_burst);
         self.nxt += length + u64::from(fin);
         if length < full {
             self.small_end = self.nxt;
@@ -168,6 +199,37 @@ impl Sender {
         Some(cut)
     }
 
+    /// Whether a burst waits now, or has waited since something last happened.
+    fn defers(&mut self, now: Instant, full: u64) -> bool {
+        self.deferral = match self.deferral {
+            Deferral::Waiting => return true,
+            Deferral::Refused => Deferral::Allowed,
+            Deferral::Allowed if self.should_defer(now, full) => Deferral::Waiting,
+            Deferral::Allowed => Deferral::Allowed,
+        };
+        self.deferral == Deferral::Waiting
+    }
+
+    /// Whether a burst waits for the next acknowledgement, which lets a longer one go
+    /// (`tcp_tso_should_defer`): what would go is less than a third of the window, something went
+    /// just before, and the acknowledgement is not far.
+    fn should_defer(&self, now: Instant, full: u64) -> bool {
+        let is_recent = self.counts.segments > 0 && now.since(self.last_sent) <= DEFERRED;
+        if !self.is_linux() || self.state >= State::Recovery || !is_recent {
+            return false;
+        }
+        let Some(head) = self.board.front().filter(|_| self.unsent() > full) else { return false };
+        let mss = u64::from(self.mss);
+        let free = u64::from(self.window.cwnd.saturating_sub(self.board.in_flight())) * mss;
+        let limit = free.min(self.window_end - self.nxt);
+        let whole = (self.window_end - self.una).min(u64::from(self.window.cwnd) * mss);
+        let is_worth_it = limit >= u64::from(self.burst_limit()) * mss || limit >= whole / 3;
+        let srtt = self.rtt.smoothed();
+        let is_far = (head.sent + srtt).since(now) > DEFERRED.min(srtt / 2);
+        let ends_stream = self.finish && self.unsent() <= limit;
+        !(is_worth_it || is_far || ends_stream)
+    }
+
     /// Whether a new segment ends a burst of several: Linux hands so many to the host's queue as
     /// one, and pushes the last (`__tcp_transmit_skb`).
     fn ends_burst(&mut self, now: Instant, full: u64, is_small: bool) -> bool {
@@ -178,7 +240,12 @@ impl Sender {
             // Half a window at most (`tcp_cwnd_test`), with at least one for a probe.
             let free = self.send_window().saturating_sub(self.board.in_flight());
             let half = (self.send_window() / 2).max(1);
-            let inside = (self.window_end - self.nxt) / full;
+            let inside = self.window_end - self.nxt;
+            // The last may be what is left of the window (`tcp_mss_split_point`).
+            let inside = match self.small_end > self.una {
+                true => inside / full,
+                false => inside.div_ceil(full),
+            };
             let most = self.burst_limit().min(free).min(half);
             let length = u64::from(most).min(inside).max(1) as u32;
             self.burst = Burst { at: now, left: length, length };

@@ -9,6 +9,7 @@ use crate::base::{Bitrate, NodeId, Seed};
 mod acks;
 mod connection;
 mod ecn;
+mod kernel;
 mod probes;
 mod rates;
 mod recovery;
