@@ -229,8 +229,8 @@ impl Controller for Cubic {
 
     fn on_restart(&mut self, now: Instant, idle: Duration) {
         // The curve stands still while nothing is sent.
-        let now = self.tick.begin(now);
-        self.epoch = self.epoch.map(|epoch| (epoch + idle).min(now));
+        let (begin, now) = (self.tick.begin(now - idle), self.tick.begin(now));
+        self.epoch = self.epoch.map(|epoch| (epoch + now.since(begin)).min(now));
     }
 }
 

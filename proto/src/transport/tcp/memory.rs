@@ -5,8 +5,8 @@
 //! woken before a third of it is free. A connection whose window was cut to a few segments may so
 //! have nothing left to send while it waits for a repetition, however much its application has.
 
-/// What a full segment is reckoned to take, where the headers of wireless drivers are not compiled
-/// in: a power of two that holds payload and headers, and the description of the packet.
+/// What a full segment of 1,448 bytes is reckoned to take: a power of two that holds payload and
+/// headers, of wireless drivers none, and the description of the packet.
 const RECKONED_BYTES: u64 = 2_304;
 /// What a packet takes beside its payload (`skb->truesize`, as `ss -m` shows it).
 const OVERHEAD_BYTES: u64 = 832;
@@ -47,15 +47,20 @@ impl SendMemory {
 
     /// All that an acknowledgement let go has been sent (`tcp_check_space`). `window` is that of
     /// the connection, if it is not filled.
-    pub(super) fn on_pushed(&mut self, held: Held, window: Option<u32>) {
+    pub(super) fn check_space(&mut self, held: Held, window: Option<u32>) {
         if !self.is_full {
             return;
         }
         if let Some(window) = window {
             self.limit = self.limit.max(reckoned(window.max(LEAST_WINDOW)).min(self.most));
         }
+        self.is_full = !self.is_writable(held);
+    }
+
+    /// Whether enough is free that an application that waits is woken (`sk_stream_is_writeable`).
+    pub(super) fn is_writable(&self, held: Held) -> bool {
         let taken = self.taken(held);
-        self.is_full = self.limit.saturating_sub(taken) < taken / 2;
+        self.limit.saturating_sub(taken) >= taken / 2
     }
 
     fn taken(&self, held: Held) -> u64 {
@@ -95,11 +100,11 @@ mod tests {
         assert_eq!(memory.room(unsent(0)), 46_080, "as `ss -m` shows it");
         for (window, limit) in [(Some(20), 92_160), (None, 92_160), (Some(5), 92_160)] {
             memory.on_written(unsent(200_000));
-            memory.on_pushed(unsent(0), window);
+            memory.check_space(unsent(0), window);
             assert_eq!(memory.room(unsent(0)), limit);
         }
         memory.on_written(unsent(200_000));
-        memory.on_pushed(unsent(0), Some(1_000));
+        memory.check_space(unsent(0), Some(1_000));
         assert_eq!(memory.room(unsent(0)), 100_000);
     }
 
@@ -110,7 +115,7 @@ mod tests {
         assert_eq!(memory.room(unsent(44_000)), 416, "two packets of unsent data");
         memory.on_written(unsent(60_000));
         for (bytes, is_open) in [(40_000, false), (29_900, false), (29_880, true)] {
-            memory.on_pushed(unsent(bytes), None);
+            memory.check_space(unsent(bytes), None);
             assert_eq!(memory.room(unsent(bytes)) > 0, is_open, "{bytes}");
         }
     }

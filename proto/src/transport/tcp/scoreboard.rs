@@ -165,8 +165,8 @@ impl Scoreboard {
     pub(super) fn on_resent(&mut self, id: SegmentId, now: Instant, delivered: u64) {
         self.waiting.remove(&id);
         self.unthread(id);
-        self.part(id);
-        self.part(id + 1);
+        self.split(id);
+        self.split(id + 1);
         let segment = self.get_mut(id);
         segment.sent = now;
         segment.delivered = delivered;
@@ -176,8 +176,8 @@ impl Scoreboard {
         self.thread(id);
     }
 
-    /// A segment begins a packet of its own, if there is one of that name.
-    fn part(&mut self, id: SegmentId) {
+    /// A segment, if it is there, begins a packet of its own.
+    fn split(&mut self, id: SegmentId) {
         if id < self.end_id() && std::mem::take(&mut self.get_mut(id).joined) {
             self.packets += 1;
         }
@@ -185,8 +185,8 @@ impl Scoreboard {
 
     /// Notes a repetition that probes the path: the segment counts once in flight, as before.
     pub(super) fn on_probed(&mut self, id: SegmentId, now: Instant, delivered: u64) {
-        self.part(id);
-        self.part(id + 1);
+        self.split(id);
+        self.split(id + 1);
         let segment = self.get_mut(id);
         segment.sent = now;
         segment.delivered = delivered;
@@ -251,7 +251,7 @@ impl Scoreboard {
         self.unthread(id);
         self.waiting.remove(&id);
         // What is left of its packet is still one.
-        self.part(id + 1);
+        self.split(id + 1);
         self.packets -= 1;
         let segment = self.segments.pop_front().expect("it was looked at");
         self.first += 1;

@@ -214,7 +214,7 @@ impl Sender {
     /// Takes bytes of the application.
     pub(super) fn write(&mut self, bytes: Bytes) {
         // What finds nothing before it goes at once (`tcp_push_one`).
-        self.deferral = if self.unsent() > 0 { Deferral::Allowed } else { Deferral::Refused };
+        self.deferral = if self.unsent() > 0 { Deferral::Allowed } else { Deferral::SkippedOnce };
         self.buffer.push(bytes);
         self.memory.on_written(self.held());
     }
@@ -232,7 +232,7 @@ impl Sender {
     /// Ends the stream behind what is in the buffer.
     pub(super) fn finish(&mut self) {
         self.finish = true;
-        self.deferral = Deferral::Refused;
+        self.deferral = Deferral::SkippedOnce;
     }
 
     pub(super) fn is_finishing(&self) -> bool {
@@ -314,7 +314,7 @@ impl Sender {
             self.start_persist(now);
         }
         if self.is_idle() {
-            self.on_pushed();
+            self.check_space();
         }
         true
     }

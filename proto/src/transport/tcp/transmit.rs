@@ -33,10 +33,13 @@ pub(super) enum Small {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deferral {
     Allowed,
-    /// Not the next.
-    Refused,
+    /// The next goes whatever its length.
+    SkippedOnce,
     /// One waits, until an acknowledgement, a timer or the application brings another try.
-    Waiting,
+    Waiting {
+        /// It is the congestion window that holds it back, not the peer's.
+        fills_window: bool,
+    },
 }
 
 /// Segments that are handed to the host's queue as one.
@@ -82,19 +85,21 @@ impl Sender {
             cut = if limited { None } else { self.cut_retransmission(now) };
         }
         if cut.is_none() {
+            let limited = limited || self.deferral == Deferral::Waiting { fills_window: true };
             if limited || self.sent_any {
-                self.validate_window(now, limited || self.deferral == Deferral::Waiting);
+                self.validate_window(now, limited);
             }
-            self.on_pushed();
+            self.check_space();
         }
         cut
     }
 
-    /// All that may go has gone: the application may write again.
-    pub(super) fn on_pushed(&mut self) {
+    /// Nothing more may go now: maybe the application can write again. In Linux acknowledgements
+    /// alone have it looked at.
+    pub(super) fn check_space(&mut self) {
         let is_filled = self.board.in_flight() >= self.window.cwnd;
         let window = self.window.cwnd.max(self.rack.reordering + 1);
-        self.memory.on_pushed(self.held(), (!is_filled).then_some(window));
+        self.memory.check_space(self.held(), (!is_filled).then_some(window));
     }
 
     /// The window in use, with what limited transmit adds (RFC 3042; SACK does it by itself).
@@ -183,7 +188,8 @@ impl Sender {
         }
         let segment = (cut.seq, cut.length, fin);
         // Linux reads its clock anew between what it repeats and what is new.
-        self.board.push(segment, now + CLOCK, self.delivered, !is_new_burst);
+        let sent = if self.is_linux() { now + CLOCK } else { now };
+        self.board.push(segment, sent, self.delivered, !is_new_burst);
         self.nxt += length + u64::from(fin);
         if length < full {
             self.small_end = self.nxt;
@@ -202,17 +208,27 @@ impl Sender {
     /// Whether a burst waits now, or has waited since something last happened.
     fn defers(&mut self, now: Instant, full: u64) -> bool {
         self.deferral = match self.deferral {
-            Deferral::Waiting => return true,
-            Deferral::Refused => Deferral::Allowed,
-            Deferral::Allowed if self.should_defer(now, full) => Deferral::Waiting,
+            Deferral::Waiting { .. } => return true,
+            Deferral::SkippedOnce => Deferral::Allowed,
+            Deferral::Allowed if self.should_defer(now, full) => {
+                let fills_window = self.free_bytes() < self.window_end - self.nxt;
+                Deferral::Waiting { fills_window }
+            }
             Deferral::Allowed => Deferral::Allowed,
         };
-        self.deferral == Deferral::Waiting
+        self.deferral != Deferral::Allowed
+    }
+
+    /// What the congestion window leaves, in bytes of full segments.
+    fn free_bytes(&self) -> u64 {
+        let free = self.window.cwnd.saturating_sub(self.board.in_flight());
+        u64::from(free) * u64::from(self.mss)
     }
 
     /// Whether a burst waits for the next acknowledgement, which lets a longer one go
     /// (`tcp_tso_should_defer`): what would go is less than a third of the window, something went
-    /// just before, and the acknowledgement is not far.
+    /// just before, and the acknowledgement is not far. Linux would not have what is left of one of
+    /// its packets wait; where those end is not known here.
     fn should_defer(&self, now: Instant, full: u64) -> bool {
         let is_recent = self.counts.segments > 0 && now.since(self.last_sent) <= DEFERRED;
         if !self.is_linux() || self.state >= State::Recovery || !is_recent {
@@ -220,8 +236,7 @@ impl Sender {
         }
         let Some(head) = self.board.front().filter(|_| self.unsent() > full) else { return false };
         let mss = u64::from(self.mss);
-        let free = u64::from(self.window.cwnd.saturating_sub(self.board.in_flight())) * mss;
-        let limit = free.min(self.window_end - self.nxt);
+        let limit = self.free_bytes().min(self.window_end - self.nxt);
         let whole = (self.window_end - self.una).min(u64::from(self.window.cwnd) * mss);
         let is_worth_it = limit >= u64::from(self.burst_limit()) * mss || limit >= whole / 3;
         let srtt = self.rtt.smoothed();

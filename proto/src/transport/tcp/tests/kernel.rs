@@ -15,6 +15,9 @@ use super::*;
 /// Further ahead than anybody writes.
 const AHEAD: u64 = 1 << 26;
 
+/// What an application takes at most from being let write to writing.
+const WRITE: Duration = Duration::from_millis(2);
+
 /// One line of a recording, with its time.
 #[derive(Clone, Debug, PartialEq)]
 enum Line {
@@ -82,6 +85,10 @@ struct Replay {
     wanted: VecDeque<(u64, u64)>,
     /// The byte behind all that the kernel had sent.
     kernel_next: u64,
+    /// Since when more could go than the application has written.
+    starved: Option<Instant>,
+    /// So often the application was let write then.
+    writes: usize,
     checked: usize,
 }
 
@@ -92,12 +99,22 @@ enum Parting {
     Ours(u64),
     /// The kernel sends this when we do not.
     Kernels(u64),
+    /// The kernel lets the application write when we do not, or the other way round.
+    Room,
 }
 
 impl Replay {
     fn new(config: &TcpConfig) -> Self {
         let sender = Sender::build(config);
-        Self { config: config.clone(), sender, wanted: VecDeque::new(), kernel_next: 1, checked: 0 }
+        Self {
+            config: config.clone(),
+            sender,
+            wanted: VecDeque::new(),
+            kernel_next: 1,
+            starved: None,
+            writes: 0,
+            checked: 0,
+        }
     }
 
     fn take(&mut self, at: Instant, line: &Line) -> Result<(), Parting> {
@@ -117,14 +134,12 @@ impl Replay {
                 self.sender.rtt.on_minimum(at, *round);
                 self.sender.on_established(at, *window, false);
             }
-            Line::Written(until) => {
-                let bytes = ORIGIN + until - self.sender.buffer.end();
-                self.sender.write(Bytes::from(vec![0; bytes as usize]));
-            }
+            Line::Written(until) => self.write(*until)?,
             Line::Pushed => self.sender.deferral = Deferral::Allowed,
             Line::Sent(first, bytes) => {
                 let is_new = ORIGIN + first == self.sender.nxt;
-                if self.wanted.is_empty() && !(is_new && self.sender.deferral == Deferral::Waiting)
+                if self.wanted.is_empty()
+                    && !(is_new && matches!(self.sender.deferral, Deferral::Waiting { .. }))
                 {
                     self.fire(at);
                 }
@@ -141,11 +156,37 @@ impl Replay {
                 if let Some(ours) = self.wanted.front() {
                     return Err(Parting::Ours(ours.0));
                 }
+                let is_starved = self.starved.is_some_and(|since| at.since(since) > WRITE);
+                if is_starved && self.is_writable() {
+                    return Err(Parting::Room);
+                }
                 assert!(self.sender.on_ack(at, ack), "{ack:?}");
             }
         }
         self.poll(at);
+        let sender = &self.sender;
+        let could_send = sender.board.in_flight() < sender.window.cwnd
+            && sender.window_end > sender.nxt
+            && sender.board.packets_out() > 0;
+        let is_starved = sender.unsent() == 0 && could_send;
+        self.starved = if is_starved { self.starved.or(Some(at)) } else { None };
         Ok(())
+    }
+
+    fn write(&mut self, until: u64) -> Result<(), Parting> {
+        if self.starved.take().is_some() {
+            if !self.is_writable() {
+                return Err(Parting::Room);
+            }
+            self.writes += 1;
+        }
+        let bytes = ORIGIN + until - self.sender.buffer.end();
+        self.sender.write(Bytes::from(vec![0; bytes as usize]));
+        Ok(())
+    }
+
+    fn is_writable(&self) -> bool {
+        self.sender.memory.is_writable(self.sender.held())
     }
 
     /// How much earlier or later a timer of the kernel may go off: by a tick or two of 4 ms, and
@@ -180,7 +221,8 @@ impl Replay {
         format!(
             "{state:?} {window:?} {deferral:?} {timer:?} una {una} nxt {nxt} high {high} written \
              {end}, of {out} segments {flight} in flight, {sacked} sacked, {lost} lost, {resent} \
-             resent, {assumed} assumed, rto {rto:?} srtt {srtt:?} {rack:?}"
+             resent, {assumed} assumed, rto {rto:?} srtt {srtt:?} {rack:?} {:?}",
+            self.sender.memory
         )
     }
 
@@ -205,10 +247,15 @@ fn replay(
     Ok(replay)
 }
 
-fn check(config: &TcpConfig, text: &str, segments: usize) {
+/// Checks a recording of so many segments. Returns how often the application was let write when it
+/// had nothing more to be sent.
+fn check(config: &TcpConfig, text: &str, segments: usize) -> usize {
     let lines = parse(text);
     match replay(config, &lines) {
-        Ok(replay) => assert_eq!(replay.checked, segments, "segments of the kernel"),
+        Ok(replay) => {
+            assert_eq!(replay.checked, segments, "segments of the kernel");
+            replay.writes
+        }
         Err(parted) => {
             let (place, parting, replay) = *parted;
             let mut story = String::new();
@@ -227,7 +274,9 @@ fn linux(congestion: Congestion, sack: bool) -> TcpConfig {
 #[test]
 fn newreno_does_over_40_km_what_linux_does() {
     // Acknowledgements collide with data: time-outs, some of them needless, and empty buffers.
-    check(&linux(Congestion::Reno, false), include_str!("kernel/newreno-40km.txt"), 1_779);
+    let writes =
+        check(&linux(Congestion::Reno, false), include_str!("kernel/newreno-40km.txt"), 1_779);
+    assert!(writes > 0, "the send buffer is tried too");
 }
 
 #[test]
@@ -276,7 +325,8 @@ fn find_writes(config: &TcpConfig, lines: &mut Vec<(Instant, Line)>) -> Option<(
                 }
             }
             Parting::Kernels(first)
-                if replay.sender.deferral == Deferral::Waiting && first == replay.kernel_next =>
+                if matches!(replay.sender.deferral, Deferral::Waiting { .. })
+                    && first == replay.kernel_next =>
             {
                 // Not even a second try: the application has only now written that.
                 if lines[place - 1].1 == Line::Pushed {
