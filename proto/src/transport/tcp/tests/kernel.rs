@@ -15,6 +15,9 @@ use super::*;
 /// Further ahead than anybody writes.
 const AHEAD: u64 = 1 << 26;
 
+/// Lines of the application that a recording has at most.
+const MOST_WRITES: usize = 40;
+
 /// What an application takes at most from being let write to writing.
 const WRITE: Duration = Duration::from_millis(2);
 
@@ -146,6 +149,11 @@ impl Replay {
                 let Some(ours) = self.wanted.pop_front() else {
                     return Err(Parting::Kernels(*first));
                 };
+                if ours.0 == *first && ours.1 > *bytes {
+                    // It had no more than this.
+                    self.kernel_next = self.kernel_next.max(first + bytes);
+                    return Err(Parting::Ours(first + bytes));
+                }
                 if ours != (*first, *bytes) {
                     return Err(Parting::Ours(ours.0));
                 }
@@ -307,10 +315,16 @@ fn other_settings_part_from_linux() {
 fn find_writes(config: &TcpConfig, lines: &mut Vec<(Instant, Line)>) -> Option<(Parting, Replay)> {
     let is_write = |line: &(Instant, Line)| matches!(line.1, Line::Written(_));
     lines.insert(1, (lines[0].0, Line::Written(AHEAD)));
+    // What needs more explanations than this is not explained by them.
+    let most = lines.len() + MOST_WRITES;
     loop {
         let (place, parting, replay) = *replay(config, lines).err()?;
         let at = lines[place].0;
         let last = lines[..place].iter().rposition(is_write).expect("it wrote");
+        if lines.len() >= most {
+            lines.truncate(place + 1);
+            return Some((parting, replay));
+        }
         match parting {
             // It had no more than that: the last write before ended there.
             Parting::Ours(ours)
@@ -357,8 +371,8 @@ fn complete() {
     let congestion = if is_cubic { Congestion::Cubic } else { Congestion::Reno };
     let config = linux(congestion, !file.starts_with("newreno"));
     let text = std::fs::read_to_string(&name).expect("a recording");
-    // The coarser steps of the timers' wheel, of which 64 begin in 256 ms.
-    let phases = (0..64).map(|step| {
+    // The coarser steps of the timers' wheel, of which 8 begin in 32 ms.
+    let phases = (0..8).map(|step| {
         let mut lines = parse(&text);
         let Line::Open { phase, .. } = &mut lines[0].1 else { panic!("it begins with an S") };
         *phase += Duration::from_millis(4 * step);
