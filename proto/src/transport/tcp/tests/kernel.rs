@@ -1,8 +1,8 @@
 //! Beside Linux, segment for segment: what came to a connection of the kernel in a lab comes to our
 //! sender at the same times, and it has to send what the kernel sent, no more and no less.
 //!
-//! The recordings in `kernel/` were made by `bench/kernel/record.sh` (Linux 6.18). What they cannot
-//! show is when the application wrote; where the kernel had nothing left to send, they say so.
+//! The recordings in `kernel/` are of Linux 6.18, as `bench/kernel/record.sh` makes them. What they
+//! cannot show is when the application wrote: that is told by what was sent, see [`find_writes`].
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -36,7 +36,8 @@ enum Line {
     Acked(Box<Ack>),
     /// The application has written what is before this byte.
     Written(u64),
-    /// The application's write has timed out, which has the kernel try to send once more.
+    /// Something has had the kernel try to send once more: in the labs of these recordings, writes
+    /// that timed out.
     Pushed,
 }
 
