@@ -187,17 +187,22 @@ impl Estimate {
         if sent == 0 { 0.0 } else { f64::from(lost) / f64::from(sent) }
     }
 
-    fn sum(&self, part: fn(&Sample) -> u32) -> u32 {
-        self.slots.iter().map(part).sum()
+    /// Frames that were sent, and those lost of them, over the last slots.
+    fn tally(&self, slots: usize) -> (u32, u32) {
+        let add = |(sent, lost), sample: &Sample| (sent + sample.sent, lost + sample.lost);
+        self.slots.iter().take(slots).fold((0, 0), add)
     }
 
-    /// The loss that retries are set for: the moving average, or the rule of succession over the
-    /// last 20 slots where that is more. Without it a few frames that all came would be taken for
-    /// a link that loses nothing, and what it does lose would not be repeated.
+    /// The rule of succession over the last slots. Without it a few frames that all came would be
+    /// taken for a link that loses nothing, and nothing would repair what it does lose.
+    fn expected_loss(&self, slots: usize) -> f64 {
+        let (sent, lost) = self.tally(slots);
+        f64::from(lost + 1) / f64::from(sent + 2)
+    }
+
+    /// The loss that retries are set for.
     fn cautious_loss(&self) -> f64 {
-        let (sent, lost) = (self.sum(|sample| sample.sent), self.sum(|sample| sample.lost));
-        let expected = f64::from(lost + 1) / f64::from(sent + 2);
-        expected.max(self.average.unwrap_or(1.0))
+        self.expected_loss(BURST_SLOTS).max(self.average.unwrap_or(1.0))
     }
 
     /// Whether losses come in bursts: their variance per slot is well above the binomial one.
@@ -205,7 +210,7 @@ impl Estimate {
         if self.slots.len() < BURST_SLOTS {
             return false;
         }
-        let (sent, lost) = (self.sum(|sample| sample.sent), self.sum(|sample| sample.lost));
+        let (sent, lost) = self.tally(BURST_SLOTS);
         if lost == 0 || lost == sent {
             return false;
         }
@@ -220,6 +225,7 @@ impl Estimate {
 
     fn make_plans(&mut self) {
         let (recent, cautious) = (self.recent_loss(), self.cautious_loss());
+        let expected = self.expected_loss(SLOTS);
         let is_bursty = self.is_bursty();
         for plan in &mut self.plans {
             let wants = match plan.rules.recovery {
@@ -230,9 +236,17 @@ impl Estimate {
             let least = self.least_retries.min(plan.rules.most_retries());
             plan.retries = plan.rules.retries(cautious).max(least);
             plan.parity.clear();
-            if wants && recent > 0.0 {
-                let target = plan.rules.target;
-                plan.parity.extend((1..=self.block).map(|k| parity(k, recent, target) as u8));
+            // What is sent again repairs what coding of the last slots alone would not have.
+            let loss = match plan.rules.recovery {
+                Recovery::Fec => recent.max(expected),
+                _ => recent,
+            };
+            let of = |k| parity(k, loss, plan.rules.target) as u8;
+            if wants && loss > 0.0 {
+                plan.parity.extend((1..=self.block).map(of));
+            }
+            if plan.parity.iter().all(|parity| *parity == 0) {
+                plan.parity.clear();
             }
         }
     }
@@ -359,6 +373,21 @@ mod tests {
         (0..10).for_each(|_| estimate.on_slot(14, 14));
         assert!(!estimate.codes_new(0));
         assert_eq!(estimate.parity(0, 10), 0);
+    }
+
+    #[test]
+    fn coding_alone_keeps_to_its_target_where_little_is_sent() {
+        let (loss, frames) = (0.2, 100_000);
+        let mut rng = Seed(9).stream("loss");
+        let mut estimate = estimate(Recovery::Fec);
+        let mut left = 0.0;
+        for _ in 0..frames {
+            estimate.on_slot(1, u32::from(!rng.chance(loss)));
+            left += residual(1, 1 + estimate.parity(0, 1), loss);
+        }
+        assert!(left / f64::from(frames) < 0.01, "{}", left / f64::from(frames));
+        (0..10).for_each(|_| estimate.on_slot(1, 1));
+        assert_eq!(estimate.parity(0, 1), 1, "ten frames are no proof");
     }
 
     #[test]
