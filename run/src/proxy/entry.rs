@@ -5,14 +5,13 @@ use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::relay::{Places, Refused, Taken, beside, relay, watch};
+use super::relay::{Broken, Places, Refused, Taken, beside, relay, watch};
 use super::rules::{Exits, NotUnderstood};
 use super::socks;
 use super::target::{Answer, Ask, Failed, SERVICE, Target, line, read_line};
@@ -104,7 +103,7 @@ struct Shared {
 struct Redirected {
     next: u64,
     /// The client's side of each, and what tells that it is broken.
-    open: BTreeMap<u64, (TcpStream, Arc<AtomicBool>)>,
+    open: BTreeMap<u64, (TcpStream, Arc<Broken>)>,
 }
 
 /// A redirected connection as long as it is served.
@@ -222,16 +221,19 @@ impl Shared {
             Way::Original => Target::Address(original_target(&client)?),
         };
         client.set_write_timeout(None)?;
-        let is_broken = Arc::default();
+        let broken = Arc::default();
         let is_redirected = matches!(way, Way::Original);
-        let _kept = is_redirected.then(|| self.keep(&client, &is_broken)).transpose()?;
+        let _kept = is_redirected.then(|| self.keep(&client, &broken)).transpose()?;
         let is_socks = matches!(way, Way::Socks);
         match self.connect(&target, &client) {
             Ok((stream, bound)) => {
                 if is_socks {
                     socks::tell_connected(&mut client, Some(bound))?;
                 }
-                relay(client, stream, &is_broken)
+                if let Err(why) = relay(client, stream, &broken) {
+                    tracing::info!(%target, "broken off: {why}");
+                }
+                Ok(())
             }
             Err((failed, why)) => {
                 tracing::info!(%target, "not connected: {why}");
@@ -248,8 +250,8 @@ impl Shared {
     /// Breaks the redirected connections that are open; returns whether there were any.
     fn break_redirected(&self) -> bool {
         let redirected = lock(&self.redirected);
-        for (client, is_broken) in redirected.open.values() {
-            is_broken.store(true, Ordering::Relaxed);
+        for (client, broken) in redirected.open.values() {
+            broken.get_or_init(|| "the proxy ends".into());
             // Wakes who reads; a FIN would tell the client that it has all.
             let _ = client.shutdown(Shutdown::Read);
         }
@@ -257,11 +259,11 @@ impl Shared {
     }
 
     /// Remembers a redirected connection, so that it can be broken.
-    fn keep(&self, client: &TcpStream, is_broken: &Arc<AtomicBool>) -> io::Result<Kept<'_>> {
+    fn keep(&self, client: &TcpStream, broken: &Arc<Broken>) -> io::Result<Kept<'_>> {
         let mut redirected = lock(&self.redirected);
         let key = redirected.next;
         redirected.next += 1;
-        redirected.open.insert(key, (client.try_clone()?, Arc::clone(is_broken)));
+        redirected.open.insert(key, (client.try_clone()?, Arc::clone(broken)));
         Ok(Kept { all: &self.redirected, key })
     }
 

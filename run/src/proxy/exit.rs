@@ -123,7 +123,10 @@ fn serve_one(mut stream: StreamSocket, from: &str, reach: &Reach) -> io::Result<
     match connected {
         Ok((tcp, address)) => {
             tracing::debug!(from, to = connect, %address, "connected");
-            relay(tcp, stream, &Arc::default())
+            if let Err(why) = relay(tcp, stream, &Arc::default()) {
+                tracing::info!(from, to = connect, "broken off: {why}");
+            }
+            Ok(())
         }
         Err(failed) => {
             tracing::info!(from, to = connect, "not connected: {failed}");

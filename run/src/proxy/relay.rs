@@ -4,10 +4,10 @@ use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use farhop_proto::base::counted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,8 +19,11 @@ use crate::sockets::client::StreamSocket;
 
 /// Bytes copied at once.
 const CHUNK: usize = 64 << 10;
-/// After so long it is told again that connections are refused.
+/// How long refused connections are counted before they are told of.
 const TELL_EVERY: Duration = Duration::from_secs(10);
+/// The halves of a connection, as the log has them.
+const TCP: &str = "TCP side";
+const STREAM: &str = "radio side";
 /// Memory for the stack of a thread.
 const STACK: usize = 128 << 10;
 
@@ -32,36 +35,66 @@ pub(super) struct Places {
     refused: Refused,
 }
 
-/// Connections that are refused for one reason: the log tells of them together, now and then.
-#[derive(Debug, Default)]
-pub(super) struct Refused(Mutex<Untold>);
+/// Connections that are refused for one reason. The first is told of at once, and those of each
+/// span after that together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refused(Arc<Mutex<Untold>>);
 
 #[derive(Debug, Default)]
 struct Untold {
-    /// Since that was last told.
+    /// Those since that was last told.
     count: usize,
-    told: Option<Instant>,
+    /// Whether somebody waits to tell of them.
+    is_awaited: bool,
 }
 
 impl Refused {
     /// One more.
     pub(super) fn add(&self, why: impl fmt::Display) {
-        let mut untold = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = untold.add(Instant::now()) {
-            tracing::warn!("{} refused: {why}", counted(count, "connection"));
+        if !self.lock().add() {
+            return;
         }
+        let (later, why) = (self.clone(), why.to_string());
+        tell_refused(1, &why);
+        let telling = beside(move || {
+            while let Some(count) = later.next_span() {
+                tell_refused(count, &why);
+            }
+        });
+        if telling.is_err() {
+            // Without threads nobody waits: the next is told of at once.
+            *self.lock() = Untold::default();
+        }
+    }
+
+    /// Waits for the end of a span. Returns how many were refused in it; with none the next is told
+    /// of at once again.
+    fn next_span(&self) -> Option<usize> {
+        thread::sleep(TELL_EVERY);
+        self.lock().end_span()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Untold> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+fn tell_refused(count: usize, why: &str) {
+    tracing::warn!("{} refused: {why}", counted(count, "connection"));
+}
+
 impl Untold {
-    /// One more. Returns how many there were since that was last told, if it is to be told again.
-    fn add(&mut self, now: Instant) -> Option<usize> {
-        self.count += 1;
-        if self.told.is_some_and(|told| now < told + TELL_EVERY) {
-            return None;
-        }
-        self.told = Some(now);
-        Some(std::mem::take(&mut self.count))
+    /// One more. Returns whether it is to be told of at once, and the span of others begins.
+    fn add(&mut self) -> bool {
+        let is_first = !std::mem::replace(&mut self.is_awaited, true);
+        self.count += usize::from(!is_first);
+        is_first
+    }
+
+    fn end_span(&mut self) -> Option<usize> {
+        let count = std::mem::take(&mut self.count);
+        self.is_awaited = count > 0;
+        self.is_awaited.then_some(count)
     }
 }
 
@@ -98,16 +131,15 @@ pub(super) fn beside(work: impl FnOnce() + Send + 'static) -> io::Result<thread:
     thread::Builder::new().name("proxy".into()).stack_size(STACK).spawn(work)
 }
 
+/// Why a connection was broken off before both ways had ended, once it was.
+pub(super) type Broken = OnceLock<String>;
+
 /// Copies both ways until both have ended. A half that breaks off resets the other, and so does the
-/// end of this process before: nobody takes a part for the whole. Whoever sets `is_broken` and ends
+/// end of this process before: nobody takes a part for the whole. Whoever sets `broken` and ends
 /// what is read of `tcp` breaks both.
 ///
-/// Fails if the system has no more threads or descriptors.
-pub(super) fn relay(
-    tcp: TcpStream,
-    stream: StreamSocket,
-    is_broken: &Arc<AtomicBool>,
-) -> io::Result<()> {
+/// Fails if the system has no more threads or descriptors, or the connection was broken off.
+pub(super) fn relay(tcp: TcpStream, stream: StreamSocket, broken: &Arc<Broken>) -> io::Result<()> {
     // A read of the stream may wait for ever; what ends it is the daemon.
     stream.set_read_timeout(None)?;
     tcp.set_read_timeout(None)?;
@@ -116,45 +148,50 @@ pub(super) fn relay(
     // To close it is a reset from now on, whoever does it.
     SockRef::from(&tcp).set_linger(Some(Duration::ZERO))?;
     let (mut from, mut to) = (tcp.try_clone()?, stream.try_clone()?);
-    let broken = Arc::clone(is_broken);
-    let other = beside(move || match copy_out(&mut from, &mut to, &broken) {
+    let why = Arc::clone(broken);
+    let other = beside(move || match copy_out(&mut from, &mut to, &why) {
         Ok(()) => {}
-        Err(_) => {
-            broken.store(true, Ordering::Relaxed);
+        Err(error) => {
+            why.get_or_init(|| error.to_string());
             to.reset();
         }
     })?;
     let (mut from, mut to) = (stream, tcp);
     match copy_in(&mut from, &mut to) {
         Ok(()) => drop(to.shutdown(Shutdown::Write)),
-        Err(_) => {
-            is_broken.store(true, Ordering::Relaxed);
+        Err(error) => {
+            broken.get_or_init(|| error.to_string());
             from.reset();
             // Only the reader is to wake up, and to send nothing.
             let _ = to.shutdown(Shutdown::Read);
         }
     }
     let _ = other.join();
-    if !is_broken.load(Ordering::Relaxed) {
+    match broken.get() {
+        Some(why) => Err(io::Error::new(io::ErrorKind::ConnectionReset, why.clone())),
         // What was written last may be under way still.
-        SockRef::from(&to).set_linger(None)?;
+        None => SockRef::from(&to).set_linger(None),
     }
-    Ok(())
+}
+
+/// Says which half of a connection an error is of.
+fn of(half: &'static str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{half}: {error}"))
 }
 
 /// From TCP to the stream.
-fn copy_out(from: &mut TcpStream, to: &mut StreamSocket, broken: &AtomicBool) -> io::Result<()> {
+fn copy_out(from: &mut TcpStream, to: &mut StreamSocket, broken: &Broken) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK];
     loop {
-        let length = from.read(&mut chunk)?;
-        if broken.load(Ordering::Relaxed) {
+        let length = from.read(&mut chunk).map_err(of(TCP))?;
+        if broken.get().is_some() {
             return Err(io::ErrorKind::ConnectionReset.into());
         }
         if length == 0 {
-            return to.finish();
+            return to.finish().map_err(of(STREAM));
         }
         wait_for_place(to, from)?;
-        to.write_all(&chunk[..length])?;
+        to.write_all(&chunk[..length]).map_err(of(STREAM))?;
     }
 }
 
@@ -164,7 +201,7 @@ pub(super) fn wait_for_place(to: &StreamSocket, from: &TcpStream) -> io::Result<
     loop {
         let (place, other) = watch(to, PollFlags::OUT, from, None)?;
         if other.contains(PollFlags::ERR) {
-            return Err(io::ErrorKind::ConnectionReset.into());
+            return Err(of(TCP)(io::ErrorKind::ConnectionReset.into()));
         }
         if !place.is_empty() || other.contains(PollFlags::HUP) {
             return Ok(());
@@ -199,17 +236,17 @@ pub(super) fn watch(
 fn copy_in(from: &mut StreamSocket, to: &mut TcpStream) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK];
     loop {
-        let length = from.read(&mut chunk)?;
+        let length = from.read(&mut chunk).map_err(of(STREAM))?;
         if length == 0 {
             return Ok(());
         }
-        let done = write_beside(to, &chunk[..length], from)?;
+        let done = write_beside(to, &chunk[..length], from).map_err(of(TCP))?;
         if done < length {
             // What is here of the stream is little by now, and says how it ended: broken off, what
             // the other side of TCP has not taken is of no use.
             let mut rest = chunk[done..length].to_vec();
-            from.read_to_end(&mut rest)?;
-            return to.write_all(&rest);
+            from.read_to_end(&mut rest).map_err(of(STREAM))?;
+            return to.write_all(&rest).map_err(of(TCP));
         }
     }
 }
@@ -239,9 +276,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_that_are_refused_are_told_of_together() {
-        let (start, mut untold) = (Instant::now(), Untold::default());
-        let add = |seconds| untold.add(start + Duration::from_secs(seconds));
-        assert_eq!([0, 1, 9, 10, 11].map(add), [Some(1), None, None, Some(3), None]);
+    fn the_first_refused_is_told_of_at_once_and_the_others_at_the_end_of_their_span() {
+        let mut untold = Untold::default();
+        assert_eq!([untold.add(), untold.add(), untold.add()], [true, false, false]);
+        assert_eq!(untold.end_span(), Some(2));
+        assert!(!untold.add());
+        assert_eq!([untold.end_span(), untold.end_span()], [Some(1), None]);
+        assert!(untold.add(), "after a span without any");
     }
 }
