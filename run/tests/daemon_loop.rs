@@ -17,6 +17,7 @@ use farhop_run::daemon::driver::Driver;
 use farhop_run::daemon::host::SocketHost;
 use farhop_run::daemon::{DaemonOptions, DeviceChoice, device_spec, with_blocks};
 use farhop_run::device::channel;
+use farhop_run::device::tun;
 use farhop_run::device::udp::{Udp, UdpSpec};
 use farhop_run::device::{Clock, Device};
 use rustix::event::PollFlags;
@@ -112,7 +113,7 @@ fn udp_pair(link: LinkConfig) -> ([UnixDatagram; 2], [UnixStream; 2], [JoinHandl
         stops.push(stop);
         let peer = (farhop_proto::base::NodeId(2 - index as u16), addresses[1 - index]);
         spawn(plan, port, stopped, move |plan, clock| {
-            let spec = device_spec(plan, &plan.radios[0], clock);
+            let spec = device_spec(plan, &plan.radios[0], clock, tun::MTU);
             let is_paced = plan.slot().is_some();
             let udp = UdpSpec { bind: addresses[index], peers: [peer].into(), is_paced };
             Box::new(Udp::open(&udp, spec).expect("a socket"))
@@ -183,7 +184,7 @@ fn slots_carry_packets_in_both_directions_and_in_order() {
 fn two_loops_in_one_thread_carry_packets_over_a_channel() {
     let clock = Clock::start();
     let plans = plans(plain());
-    let specs = plans.each_ref().map(|plan| device_spec(plan, &plan.radios[0], clock));
+    let specs = plans.each_ref().map(|plan| device_spec(plan, &plan.radios[0], clock, tun::MTU));
     let [first, second] = specs;
     let (a, b) = channel::pair(first, second).expect("a pair");
     let mut devices = [Some(a), Some(b)];

@@ -38,7 +38,8 @@ pub(crate) struct Options {
     /// Seed in place of the scenario's.
     #[arg(long, value_parser = super::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Write what the radios of a node hear and send, as pcapng with radiotap headers.
+    /// Write what the radios of a node hear and send, as pcapng with radiotap headers. Frames that
+    /// failed their check are marked; those that no radio noticed are not in it.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// The node to capture at; the first if it is not given.
@@ -47,7 +48,8 @@ pub(crate) struct Options {
     /// Write every transmission, and what the layers of the nodes decide, as JSON lines.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Write what became of the frames of each link, for a loss of `kind = "trace"`.
+    /// Write what the losses of the links made of their frames, for a loss of `kind = "trace"`.
+    /// What collides, and what a fault takes, is not in it: that comes anew when it is played back.
     #[arg(long, value_name = "FILE")]
     losses: Option<PathBuf>,
     /// Runs of a sweep at a time; as many as there are cores if it is not given.

@@ -140,6 +140,12 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
         out += &describe_too_long(device);
         list(&mut out, "    refused by the system", &device["failed"]);
         list(&mut out, "    no frames for us", &device["dropped"]);
+        if let Some(from) = device["last_stranger"].as_str() {
+            let _ = writeln!(
+                out,
+                "    stranger: the last came from {from}, the address of no neighbour here"
+            );
+        }
         out += describe_own_name(&device["dropped"]);
     }
     out += &describe_security(status);

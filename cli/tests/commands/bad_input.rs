@@ -508,6 +508,34 @@ fn a_capture_of_the_air_is_read_by_wireshark() {
 }
 
 #[test]
+fn what_failed_its_check_is_marked_in_a_capture_and_what_nobody_noticed_is_not_in_it() {
+    let folder = Folder::new("pcap-lost");
+    let text = format!(
+        "name = \"lost\"\nduration_s = 2\nstack.link = {{ kind = \"plain\", mac_ack = false }}\n\
+         radio = {{ phy = \"802.11g\", rate_mbps = 24 }}\n\
+         {PAIR}loss = {{ kind = \"interferer\", load_mbps = 2 }}\n{}rate_mbps = 4\n\
+         size_bytes = 500\n",
+        flow("udp")
+    );
+    let (file, losses) = (folder.file("air.pcapng"), folder.file("lost.csv"));
+    let scenario = folder.write("lost.toml", &text);
+    let words = ["sim", &scenario, "--json", "--pcap", &file, "--at", "valley"];
+    let out = farhop(&[&words[..], &["--losses", &losses]].concat());
+    assert!(out.status.success(), "{}", stderr(&out));
+    let fates = std::fs::read_to_string(&losses).expect("it was written");
+    let fates = |fate: &str| fates.lines().filter(|line| line.ends_with(fate)).count();
+    assert!(fates(",crc") > 10 && fates(",preamble") > 50, "both ways to lose a frame");
+    assert_eq!(tshark(&file, "radiotap.flags.badfcs == 1"), fates(",crc"));
+    assert_eq!(tshark(&file, "radiotap.flags.badfcs == 0"), fates(",ok"));
+    let hash = |out: &[u8]| {
+        let report: Value = serde_json::from_slice(out).expect("a report");
+        report["trace_hash"].as_str().expect("a hash").to_owned()
+    };
+    let unwatched = farhop(&["sim", &scenario, "--json"]);
+    assert_eq!(hash(&out.stdout), hash(&unwatched.stdout), "whoever looks changes nothing");
+}
+
+#[test]
 fn a_capture_has_what_the_radios_of_the_node_hear_on_their_channels() {
     let folder = Folder::new("pcap-channels");
     let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/two-radios.toml");

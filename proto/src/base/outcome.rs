@@ -49,6 +49,8 @@ pub enum PacketOutcome {
 pub enum DropCause {
     /// A queue was full.
     QueueFull,
+    /// RED dropped it, long before its queue was full.
+    Early,
     /// No route to the destination.
     NoRoute,
     /// Hop limit reached zero.

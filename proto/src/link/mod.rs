@@ -146,7 +146,8 @@ pub struct NeighbourStatus {
     pub node: NodeId,
     /// The radio that reaches it.
     pub radio: RadioId,
-    /// Whether it has been heard lately; where there are slots, whether it is in step.
+    /// Whether it has been heard and is not known to be gone; where there are slots, whether it is
+    /// in step. Without slots one that has nothing to say is up however long ago it was heard.
     pub up: bool,
     /// How long ago a frame of it came, or an acknowledgement where the radio tells of these.
     #[serde(rename = "heard_ago_ns")]

@@ -179,6 +179,14 @@ impl LinkConfig {
         }
     }
 
+    /// The same of the longest frame that holds one packet of `packet` bytes and nothing else.
+    pub fn packet_frame(&self, radio: &RadioSpec, packet: usize) -> usize {
+        match self {
+            Self::Wild(wild) => wild.single_frame(radio, packet) + radio.seal_bytes,
+            _ => self.longest_frame(radio, packet),
+        }
+    }
+
     /// The name of the protocol, as files write it.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -27,6 +27,7 @@ impl Scenario {
             .chain(self.vain_budgets())
             .chain(self.shared_phases())
             .chain(self.vain_lengths())
+            .chain(self.vain_keys())
             .chain(self.names_given_twice())
             .chain(self.other_lengths())
             .collect()
@@ -207,6 +208,35 @@ impl Scenario {
             "{whose}: rts_threshold = {bytes}: RTS and CTS have no time in the slots of {link}, \
              and frames that are longer end late"
         ))
+    }
+
+    /// Keys of `[radio]` that its PHY, or what else is set, leaves without an effect.
+    fn vain_keys(&self) -> impl Iterator<Item = String> {
+        let (radio, usual) = (&self.radio, RadioConfig::default());
+        let aggregates = matches!(radio.phy, PhyKind::N | PhyKind::Ac);
+        let has_dsss = radio.phy == PhyKind::B || radio.mixed;
+        let all = [
+            (
+                "aggregate",
+                radio.aggregate != usual.aggregate && !aggregates,
+                "only 802.11n and 802.11ac aggregate",
+            ),
+            (
+                "preamble",
+                radio.preamble != usual.preamble && !has_dsss,
+                "nothing is sent with a DSSS preamble",
+            ),
+            (
+                "long_attempts",
+                radio.long_attempts != usual.long_attempts && radio.rts_threshold.is_none(),
+                "no frame is long without rts_threshold",
+            ),
+        ];
+        // Radios of nodes and links may be of another PHY, and have it from here.
+        let has_others = self.node.iter().any(|node| node.radio.is_some())
+            || self.link.iter().any(|link| link.radio.is_some());
+        let vain = all.into_iter().filter(move |(_, is_vain, _)| *is_vain && !has_others);
+        vain.map(|(key, _, why)| format!("radio.{key} changes nothing: {why}"))
     }
 
     /// A radio that waits for less than it can receive sends over frames for others.
@@ -394,6 +424,23 @@ mod tests {
         assert!(notes("plain").is_empty());
         let told = notes("wild");
         assert!(told.len() == 1 && told[0].contains("the slots of wild"), "{told:?}");
+    }
+
+    #[test]
+    fn keys_that_a_phy_has_no_use_for_are_told() {
+        let mut scenario = Scenario::default();
+        scenario.radio.phy = PhyKind::A;
+        assert_eq!(scenario.vain_keys().count(), 0);
+        scenario.radio.aggregate = 16;
+        scenario.radio.preamble = crate::base::Preamble::Long;
+        scenario.radio.long_attempts = 1;
+        let told: Vec<String> = scenario.vain_keys().collect();
+        assert_eq!(told.len(), 3);
+        assert_eq!(told[0], "radio.aggregate changes nothing: only 802.11n and 802.11ac aggregate");
+        scenario.radio.phy = PhyKind::N;
+        scenario.radio.rts_threshold = Some(500);
+        let told: Vec<String> = scenario.vain_keys().collect();
+        assert_eq!(told, ["radio.preamble changes nothing: nothing is sent with a DSSS preamble"]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ use self::keep::NoBlocks;
 use super::differing::Differing;
 use super::host::{Host, HostStatus};
 use super::neighbours::{Line, Neighbours};
+use super::radios::Radios;
 use super::upsets::{Upset, Upsets};
 use crate::blocks::Exchange;
 use crate::device::{BATCH, Clock, Device, DeviceStatus, timespec};
@@ -100,6 +101,7 @@ pub struct Driver {
     stats: DriverStats,
     neighbours: Neighbours,
     differing: Differing,
+    devices: Radios,
     /// Whether frames are protected.
     is_secured: bool,
     /// When the neighbours were last looked at.
@@ -155,6 +157,7 @@ impl Driver {
             stats: DriverStats::default(),
             neighbours: Neighbours::build(plan),
             differing: Differing::build(plan),
+            devices: Radios::default(),
             is_secured: false,
             looked: Instant::ZERO,
         }
@@ -273,6 +276,8 @@ impl Driver {
             self.looked = now;
             self.upsets.look(now);
             self.tell_of_neighbours();
+            let devices = self.devices();
+            tell(self.devices.news(now, &devices));
         }
         Ok(())
     }
@@ -302,12 +307,7 @@ impl Driver {
                 None => tracing::info!("nothing comes from {name} any more with another security"),
             }
         }
-        for line in self.neighbours.news(&status.link) {
-            match line {
-                Line::Info(text) => tracing::info!("{text}"),
-                Line::Warning(text) => tracing::warn!("{text}"),
-            }
-        }
+        tell(self.neighbours.news(&status.link));
     }
 
     fn take_frames(&mut self) -> io::Result<()> {
@@ -480,5 +480,14 @@ impl Driver {
     /// What the stack is doing.
     pub fn stack_status(&self) -> StackStatus {
         self.stack.status(self.clock.now())
+    }
+}
+
+fn tell(news: Vec<Line>) {
+    for line in news {
+        match line {
+            Line::Info(text) => tracing::info!("{text}"),
+            Line::Warning(text) => tracing::warn!("{text}"),
+        }
     }
 }

@@ -18,7 +18,8 @@ use farhop_proto::transport::hop::HopConfig;
 use rustix::event::PollFlags;
 use serde::Serialize;
 
-use crate::device::ethernet::Ethernet;
+use crate::device::card::injected_bytes;
+use crate::device::ethernet::{self, Ethernet};
 use crate::device::lasting::Lasting;
 use crate::device::monitor::Monitor;
 use crate::device::signals::{self, Signals};
@@ -37,6 +38,7 @@ pub mod driver;
 pub mod host;
 mod keyring;
 mod neighbours;
+mod radios;
 mod supervisor;
 mod upsets;
 
@@ -227,22 +229,42 @@ pub fn with_blocks(mut plan: NodePlan) -> NodePlan {
     plan
 }
 
-/// Cuts blocks so that a sealed frame is a datagram of a wire with the usual MTU, where there are
-/// `udp` devices and the scenario says nothing of frames.
+/// The longest packet, in bytes, that goes in a frame of all interfaces of a node: what its TUN
+/// interface takes.
+fn longest_packet(plan: &NodePlan, devices: &[DeviceChoice]) -> u16 {
+    let taken = |(device, radio): (&DeviceChoice, &RadioPlan)| {
+        let (interface, around) = match device {
+            DeviceChoice::Monitor { interface } => (interface, injected_bytes(&radio.spec.phy, 0)),
+            DeviceChoice::Ethernet { interface } => (interface, ethernet::HEADER_BYTES),
+            DeviceChoice::Udp(_) => return None,
+        };
+        let usual = usize::from(tun::MTU);
+        let longest = around + plan.stack.link.packet_frame(&radio.spec, usual);
+        let beyond = longest.saturating_sub(interface::mtu(interface).ok()?);
+        // With less there is no IPv6, and a setting is wrong that nobody can guess.
+        let packet = usual.saturating_sub(beyond) as u16;
+        (packet >= tun::LEAST_MTU).then_some(packet)
+    };
+    devices.iter().zip(&plan.radios).filter_map(taken).min().unwrap_or(tun::MTU)
+}
+
+/// Cuts blocks so that a sealed frame fits a wire with the usual MTU, where there are `udp` or
+/// `ethernet` devices and the scenario says nothing of frames.
 fn fit_frames(plan: &mut NodePlan, scenario: &Scenario) {
-    let has_udp = scenario.node.iter().any(NodeConfig::has_udp);
+    let is_wire = |device: &DeviceConfig| !matches!(device, DeviceConfig::Monitor { .. });
+    let has_wire = scenario.node.iter().flat_map(NodeConfig::all_devices).any(is_wire);
     let is_sealed = scenario.security.as_ref().is_none_or(SecurityConfig::is_on);
-    if let Some(hop) = plan.hop.as_mut().filter(|_| has_udp && is_sealed)
+    if let Some(hop) = plan.hop.as_mut().filter(|_| has_wire && is_sealed)
         && hop.frame_bytes == HopConfig::default().frame_bytes
     {
         Arc::make_mut(hop).frame_bytes = udp::SEALED_FRAME_BYTES;
     }
 }
 
-/// What the device of a radio must know.
-pub fn device_spec(plan: &NodePlan, radio: &RadioPlan, clock: Clock) -> DeviceSpec {
+/// What the device of a radio must know, where the TUN interface has that MTU.
+pub fn device_spec(plan: &NodePlan, radio: &RadioPlan, clock: Clock, mtu: u16) -> DeviceSpec {
     let of_block = plan.hop.as_ref().map_or(0, |hop| hop.datagram_bytes());
-    let packet = usize::from(tun::MTU).max(of_block);
+    let packet = usize::from(mtu).max(of_block);
     DeviceSpec {
         node: plan.node,
         radio: radio.spec,
@@ -283,8 +305,9 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     let socket = socket_path(&dir, &plan.name);
     let open = |security| Keyring::open(security, plan, &socket, &mut driver);
     let mut keyring = security.map(open).transpose()?;
+    let mtu = longest_packet(plan, &options.devices);
     for (choice, radio) in options.devices.iter().zip(&plan.radios) {
-        let (choice, spec) = (choice.clone(), device_spec(plan, radio, clock));
+        let (choice, spec) = (choice.clone(), device_spec(plan, radio, clock, mtu));
         let device = Lasting::open(clock, Box::new(move || choice.open(spec.clone())));
         let device =
             device.with_context(|| format!("cannot open the device of node '{}'", plan.name))?;
@@ -295,7 +318,11 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         options.devices.iter().for_each(DeviceChoice::check);
     }
     blocks::keep(&mut driver, &options)?;
-    driver.set_host(Box::new(Tun::open(&options.tun, plan.node, plan.addresses)?));
+    driver.set_host(Box::new(Tun::open(&options.tun, plan.node, plan.addresses, mtu)?));
+    if options.is_service {
+        tun::check_mtu(&options.tun, mtu);
+        tun::check_routes(&options.tun, plan.addresses);
+    }
     // Last: opening devices takes long, and waits.
     let is_realtime = os::ask_for_punctuality();
     tracing::info!(node = plan.name, realtime = is_realtime, "up");

@@ -19,7 +19,7 @@ const FCS_BYTES: usize = 4;
 const STATIONS: usize = 64;
 
 /// Bytes of a frame as it is injected, of which so many are behind LLC/SNAP.
-pub(super) fn injected_bytes(phy: &Phy, payload: usize) -> usize {
+pub(crate) fn injected_bytes(phy: &Phy, payload: usize) -> usize {
     radiotap::injection_bytes(phy) + mpdu_bytes(true, payload) - FCS_BYTES
 }
 

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use farhop_proto::base::{AccessCategory, EtherType, Frame, FrameOutcome, FrameUp, Instant, Room};
 use farhop_proto::wire::ieee80211;
 
-use super::tunnel::{HEADER_BYTES, Tunnel};
+pub(crate) use super::tunnel::HEADER_BYTES;
+use super::tunnel::Tunnel;
 use super::{
     BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, RECEIVING, arrived,
     interface, is_too_long, named, passing, unsent,

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use farhop_proto::base::{
@@ -139,6 +140,9 @@ pub struct DeviceStatus {
     pub mtu: Option<usize>,
     /// Whether its interface is up, where it has one.
     pub is_up: Option<bool>,
+    /// Who sent the last datagram that came from the address of no neighbour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_stranger: Option<SocketAddr>,
     /// What came and was no frame for us, by kind.
     pub dropped: BTreeMap<&'static str, u64>,
     /// What the system refused, by kind: frames of ours that were not sent, and `receiving`.

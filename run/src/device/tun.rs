@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use bytes::Bytes;
@@ -13,6 +14,8 @@ use super::named;
 
 /// Largest IP packet: what every link of farhop carries in one frame.
 pub const MTU: u16 = 1500;
+/// What IPv6 wants of each interface (RFC 8200, section 5).
+pub const LEAST_MTU: u16 = 1280;
 /// Packets of the host that wait in the kernel until they are taken: what a window of TCP lets go
 /// at once, when the acknowledgements of a slot have come. All are taken as soon as there is time,
 /// so that no queue stands there. The usual 500 are less than a slot of fast radios.
@@ -42,15 +45,16 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes the interface, with the node's addresses, and takes it up.
+    /// Makes the interface, with the node's addresses, and takes it up. It takes packets of up to
+    /// `mtu` bytes.
     ///
     /// Fails where no interface can have this name, there is no `/dev/net/tun`, or no right to use
     /// it.
-    pub fn open(name: &str, node: NodeId, plan: AddressPlan) -> io::Result<Self> {
+    pub fn open(name: &str, node: NodeId, plan: AddressPlan, mtu: u16) -> io::Result<Self> {
         check_name(name)?;
         let device = DeviceBuilder::new()
             .name(name)
-            .mtu(MTU)
+            .mtu(mtu)
             .ipv4(plan.ipv4(node), AddressPlan::IPV4_PREFIX, None)
             .build_sync()
             .map_err(|error| explain(error, name))?;
@@ -123,6 +127,50 @@ pub fn check_name(name: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{message}: {help}")))
 }
 
+/// Tells of an interface that takes shorter packets than usual.
+pub(crate) fn check_mtu(name: &str, mtu: u16) {
+    if mtu < MTU {
+        tracing::warn!(
+            "{name} takes packets of {mtu} bytes only, for a device takes no longer frames: other \
+             nodes should have the same MTU, or this one `ip link set dev INTERFACE mtu 2304` \
+             before it starts"
+        );
+    }
+}
+
+/// Warns of routes of other interfaces within the network of the nodes: what is for a node may go
+/// there, and nobody hears of it.
+pub(crate) fn check_routes(name: &str, plan: AddressPlan) {
+    let table = fs::read_to_string("/proc/net/route").unwrap_or_default();
+    for (interface, network, bits) in routes_within(&table, name, plan) {
+        let own = plan.0.ipv4;
+        tracing::warn!(
+            "{interface} has a route to {network}/{bits}, which lies within the network of the \
+             nodes ({own}/{}): what is for nodes may go there. Give the nodes another network, \
+             with `subnet = {{ ipv4 = \"10.201.0.0\" }}` in the file of all, or {interface} \
+             another address",
+            AddressPlan::IPV4_PREFIX
+        );
+    }
+}
+
+/// Interface, network and length of the prefix of those routes in a `/proc/net/route` that take
+/// packets for nodes: as long as that of the nodes' network, or longer.
+fn routes_within(table: &str, name: &str, plan: AddressPlan) -> Vec<(String, Ipv4Addr, u32)> {
+    let number = |field: &&str| u32::from_str_radix(field, 16).ok().map(u32::from_be);
+    let own_mask = u32::MAX << (32 - u32::from(AddressPlan::IPV4_PREFIX));
+    let own = u32::from(plan.0.ipv4) & own_mask;
+    let route = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [network, mask] = [1, 7].map(|at| fields.get(at).and_then(number));
+        let (network, mask, interface) = (network?, mask?, *fields.first()?);
+        let is_within = mask >= own_mask && network & own_mask == own;
+        (is_within && interface != name)
+            .then(|| (interface.to_owned(), network.into(), mask.leading_ones()))
+    };
+    table.lines().skip(1).filter_map(route).collect()
+}
+
 fn explain(error: io::Error, name: &str) -> io::Error {
     let help = match error.kind() {
         io::ErrorKind::NotFound => {
@@ -146,6 +194,26 @@ fn explain(error: io::Error, name: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn routes_of_others_within_the_network_of_the_nodes_are_found() {
+        // As a kernel on a little-endian processor prints it: the bytes of addresses from the last.
+        let table = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\n\
+            eth0\t00000000\t0101A8C0\t0003\t0\t0\t0\t00000000\t0\n\
+            eth0\t0000420A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\n\
+            farhop0\t0000420A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\n\
+            eth1\t0007420A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\n\
+            eth2\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\n\
+            eth3\t0000430A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\n\
+            broken\n";
+        let plan = AddressPlan(farhop_proto::base::Subnet {
+            ipv4: Ipv4Addr::new(10, 66, 0, 0),
+            ..farhop_proto::base::Subnet::default()
+        });
+        let found = routes_within(table, "farhop0", plan);
+        let expected = [("eth0", [10, 66, 0, 0], 16), ("eth1", [10, 66, 7, 0], 24)];
+        assert_eq!(found, expected.map(|(name, at, bits)| (name.into(), at.into(), bits)));
+    }
 
     #[test]
     fn a_name_that_no_interface_can_have_is_refused_with_words() {

@@ -18,7 +18,7 @@ use super::{DeviceSpec, DeviceStatus, TxGate, count};
 const VERSION: u8 = 1;
 const EVERYBODY: u16 = 0xffff;
 /// Length of the header, in bytes.
-pub(super) const HEADER_BYTES: usize = 8;
+pub(crate) const HEADER_BYTES: usize = 8;
 
 /// The part of such a device that knows nothing of sockets.
 #[derive(Debug)]

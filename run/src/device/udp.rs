@@ -49,6 +49,7 @@ pub struct Udp {
     peers: BTreeMap<NodeId, (SocketAddr, SockAddr)>,
     is_paced: bool,
     waiting: VecDeque<Waiting>,
+    last_stranger: Option<SocketAddr>,
 }
 
 /// A frame for a neighbour.
@@ -80,6 +81,7 @@ impl Udp {
             peers: peers.iter().map(peer).collect(),
             is_paced,
             waiting: VecDeque::with_capacity(WAITING),
+            last_stranger: None,
         })
     }
 
@@ -170,11 +172,12 @@ impl Device for Udp {
 
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
         let now = self.tunnel.spec.clock.now();
-        let (tunnel, peers) = (&mut self.tunnel, &self.peers);
+        let (tunnel, peers, stranger) = (&mut self.tunnel, &self.peers, &mut self.last_stranger);
         let received = self.socket.receive(|train| {
             if peers.values().any(|(peer, _)| Some(*peer) == train.from) {
                 out.extend(train.datagrams().filter_map(|datagram| tunnel.take(datagram, now)));
             } else {
+                *stranger = train.from;
                 tunnel.count("stranger");
             }
         });
@@ -225,7 +228,10 @@ impl Device for Udp {
     }
 
     fn status(&self) -> DeviceStatus {
-        self.tunnel.status("udp", self.bound.to_string())
+        DeviceStatus {
+            last_stranger: self.last_stranger,
+            ..self.tunnel.status("udp", self.bound.to_string())
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::decisions::Decision;
-use crate::radio::{Medium, Mpdu, Transmission, TransmissionKind};
+use crate::radio::{Arrival, Medium, Mpdu, Transmission, TransmissionKind};
 
 /// Every transmission and every decision of a layer as a JSON line.
 pub(super) struct TraceWriter<'a> {
@@ -104,7 +104,8 @@ fn line_to(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// What one node hears and sends, as pcapng.
+/// What one node hears and sends, as pcapng: of the frames of others those that a radio of it has
+/// locked on to, marked where they failed their check.
 pub(super) struct Capture<'a> {
     out: PcapNgWriter<io::BufWriter<Box<dyn Write + 'a>>>,
     node: NodeId,
@@ -112,9 +113,20 @@ pub(super) struct Capture<'a> {
     stations: Vec<Station>,
     /// A-MPDUs so far.
     ampdus: u32,
-    /// Packets by their time and their number: what comes from far away comes later.
-    waiting: BTreeMap<(Instant, u64), Vec<u8>>,
-    packets: u64,
+    /// What is on its way, by its time and its number: what comes from far away comes later.
+    waiting: BTreeMap<(Instant, u64), Waiting>,
+    transmissions: u64,
+}
+
+/// A transmission that ends at the node in some time.
+struct Waiting {
+    /// Its radio, and when it sent it.
+    from: (usize, Instant),
+    until: Instant,
+    /// A packet for each MPDU.
+    packets: Vec<Vec<u8>>,
+    /// A bit for each of them that passed its check; nothing as long as no radio has heard of it.
+    decoded: Option<u64>,
 }
 
 impl<'a> Capture<'a> {
@@ -139,19 +151,22 @@ impl<'a> Capture<'a> {
             .iter()
             .flat_map(|node| node.radios.iter().map(|radio| (node.node, radio.spec.id)));
         let (stations, waiting) = (radios.collect(), BTreeMap::new());
-        Ok(Self { out, node: node.node, stations, ampdus: 0, waiting, packets: 0 })
+        Ok(Self { out, node: node.node, stations, ampdus: 0, waiting, transmissions: 0 })
     }
 
-    /// Adds what is going on air, if the node hears it. Transmissions come in the order of their
-    /// starts.
-    pub(super) fn add(&mut self, transmission: &Transmission, medium: &Medium) -> io::Result<()> {
-        self.write_until(transmission.start)?;
+    /// The node that it is of.
+    pub(super) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Adds what goes on air, if the node may hear it.
+    pub(super) fn add(&mut self, transmission: &Transmission, medium: &Medium) {
         let sender = (transmission.radio, transmission.rate);
-        let Some((delay, signal)) = medium.heard_at(self.node, sender) else { return Ok(()) };
+        let Some((delay, signal)) = medium.heard_at(self.node, sender) else { return };
         let (phy, channel) = medium.tuned(transmission.radio);
         let at = transmission.start + delay;
         let tsft_us = (at + phy.plcp(transmission.rate)).as_nanos() / 1_000;
-        let mut captured = radiotap::Reception {
+        let captured = radiotap::Reception {
             tsft_us,
             phy,
             rate: transmission.rate,
@@ -162,24 +177,48 @@ impl<'a> Capture<'a> {
         };
         let count = transmission.mpdus().len();
         self.ampdus = self.ampdus.wrapping_add(u32::from(count > 0));
-        for place in 0..count.max(1) {
-            captured.ampdu = (count > 0).then_some((self.ampdus, place + 1 == count));
+        let packet = |place: usize| {
+            let ampdu = (count > 0).then_some((self.ampdus, place + 1 == count));
             let mut packet = Vec::new();
+            let captured = radiotap::Reception { ampdu, ..captured };
             radiotap::put_reception(&mut packet, &captured);
             put_mpdu(&mut packet, transmission, place, &self.stations);
-            self.waiting.insert((at, self.packets), packet);
-            self.packets += 1;
-        }
-        Ok(())
+            packet
+        };
+        let waiting = Waiting {
+            from: (transmission.radio, transmission.start),
+            until: transmission.end + delay,
+            packets: (0..count.max(1)).map(packet).collect(),
+            // Nobody has to hear what the node itself sends.
+            decoded: signal.is_none().then_some(u64::MAX),
+        };
+        self.waiting.insert((at, self.transmissions), waiting);
+        self.transmissions += 1;
     }
 
-    /// Writes what came before a time.
-    fn write_until(&mut self, limit: Instant) -> io::Result<()> {
+    /// Takes what a radio of the node has made of a transmission that was added before.
+    pub(super) fn on_arrival(&mut self, arrival: Arrival) {
+        let Arrival { from, start, decoded } = arrival;
+        let mut all = self.waiting.values_mut();
+        if let Some(waiting) = all.find(|waiting| waiting.from == (from, start)) {
+            *waiting.decoded.get_or_insert(0) |= decoded;
+        }
+    }
+
+    /// Writes what has ended before a time, of which all arrivals are known, and nothing that began
+    /// after what has not.
+    pub(super) fn write_until(&mut self, limit: Instant) -> io::Result<()> {
         while let Some(first) = self.waiting.first_entry()
-            && first.key().0 < limit
+            && first.get().until < limit
         {
-            let ((at, _), packet) = first.remove_entry();
-            self.write(at, &packet)?;
+            let ((at, _), waiting) = first.remove_entry();
+            let Some(decoded) = waiting.decoded else { continue };
+            for (place, mut packet) in waiting.packets.into_iter().enumerate() {
+                if decoded & 1 << place == 0 {
+                    radiotap::mark_failed(&mut packet);
+                }
+                self.write(at, &packet)?;
+            }
         }
         Ok(())
     }
@@ -196,7 +235,9 @@ impl<'a> Capture<'a> {
         Ok(())
     }
 
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    /// What goes on beyond the end is not captured.
+    pub(super) fn finish(mut self, end: Instant) -> io::Result<()> {
+        self.waiting.retain(|_, waiting| waiting.until <= end);
         self.write_until(Instant::MAX)?;
         self.out.into_inner().flush()
     }

@@ -168,6 +168,7 @@ pub fn node_report(name: &str, status: &StackStatus, chip: &ChipStats) -> NodeRe
 fn cause_name(cause: DropCause) -> &'static str {
     match cause {
         DropCause::QueueFull => "queue-full",
+        DropCause::Early => "early",
         DropCause::NoRoute => "no-route",
         DropCause::HopLimit => "hop-limit",
         DropCause::Retries => "retries",

@@ -165,7 +165,12 @@ impl Distribution {
     pub fn of(samples: &mut [f64]) -> Option<Self> {
         samples.sort_by(f64::total_cmp);
         let last = samples.len().checked_sub(1)?;
-        let at = |fraction: f64| samples[(fraction * last as f64).round() as usize];
+        // Between two samples in proportion.
+        let at = |fraction: f64| {
+            let place = fraction * last as f64;
+            let (below, above) = (samples[place.floor() as usize], samples[place.ceil() as usize]);
+            below + (above - below) * place.fract()
+        };
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
         Some(Self { mean, p50: at(0.50), p95: at(0.95), p99: at(0.99) })
     }

@@ -26,6 +26,7 @@ pub struct RunOptions<'a> {
     /// Seed in place of the scenario's.
     pub seed: Option<u64>,
     /// Where to write what the radios of a node hear and send, as pcapng with radiotap headers.
+    /// What failed its check is marked there; what no radio locked on to is not in it.
     pub pcap: Option<(String, Box<dyn Write + 'a>)>,
     /// Where to write every transmission and what the layers decide, as JSON lines.
     pub trace: Option<Box<dyn Write + 'a>>,
@@ -163,6 +164,7 @@ fn run_once<'a>(
     run.next_look += run.look;
     let mut world = World::build(scenario, plan, Seed(seed), scripts);
     world.medium.record_transmissions(run.capture.is_some() || run.trace.is_some());
+    world.medium.record_arrivals(run.capture.as_ref().map(Capture::node));
     world.decisions = run.trace.is_some().then(Box::default);
     world.medium.record_fates(run.losses.is_some());
     let outcome = run.run_until_end(&mut world);
@@ -214,7 +216,7 @@ impl Run<'_, '_, '_> {
                 self.traffic.handle_timeout(now, world);
             }
             world.advance(now, &mut self.traffic);
-            self.record(world)?;
+            self.record(now, world)?;
             if let Some(slots) = self.slots.as_mut().filter(|slots| slots.poll_timeout() <= now) {
                 slots.handle_timeout(now, world);
             }
@@ -245,7 +247,7 @@ impl Run<'_, '_, '_> {
             losses.finish(reached)?;
         }
         if let Some(capture) = self.capture.take() {
-            capture.finish()?;
+            capture.finish(reached)?;
         }
         if let Some(trace) = self.trace.take() {
             trace.finish()?;
@@ -253,14 +255,20 @@ impl Run<'_, '_, '_> {
         Ok(())
     }
 
-    fn record(&mut self, world: &mut World) -> Result<(), RunError> {
+    fn record(&mut self, now: Instant, world: &mut World) -> Result<(), RunError> {
         while let Some(transmission) = world.medium.poll_transmission() {
             if let Some(capture) = &mut self.capture {
-                capture.add(&transmission, &world.medium)?;
+                capture.add(&transmission, &world.medium);
             }
             if let Some(trace) = &mut self.trace {
                 trace.add(&transmission)?;
             }
+        }
+        if let Some(capture) = &mut self.capture {
+            while let Some(arrival) = world.medium.poll_arrival() {
+                capture.on_arrival(arrival);
+            }
+            capture.write_until(now)?;
         }
         let mut decisions = world.decisions.as_deref_mut();
         while let Some(decision) = decisions.as_mut().and_then(|all| all.poll_decision()) {

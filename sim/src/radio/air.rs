@@ -11,10 +11,11 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use farhop_proto::base::{Bitrate, Dbm, Duration, FrameUp, Instant, Phy, PhyKind, Seed};
+use farhop_proto::base::{Bitrate, Dbm, Duration, FrameUp, Instant, NodeId, Phy, PhyKind, Seed};
 use farhop_proto::stack::SinrSettings;
 
 use super::config::{Interference, MediumConfig};
+use super::heard::Heard;
 use super::links::{Hearer, Link, Links, Reach, weakest};
 use super::loss::{Exposed, Fate, FateRecord};
 use super::medium::MediumEvent;
@@ -134,6 +135,8 @@ pub(super) struct Air {
     pub(super) recorded: VecDeque<Transmission>,
     /// What became of frames, while that is recorded.
     pub(super) fates: Option<VecDeque<FateRecord>>,
+    /// What one node makes of what arrives, while that is wanted.
+    pub(super) heard: Option<Heard>,
     pub(super) frames_on_air: u64,
     /// Starts and ends that have reached each of their hearers, counted for each.
     pub(super) passes: u64,
@@ -171,6 +174,7 @@ impl Air {
             is_recording: false,
             recorded: VecDeque::new(),
             fates: None,
+            heard: None,
             frames_on_air: 0,
             passes: 0,
             trace_hash: 0xcbf2_9ce4_8422_2325,
@@ -211,7 +215,14 @@ impl Air {
     /// Whether all frames come over a link that can be decoded, and nobody wants to know.
     pub(super) fn loses_nothing(&self, link: u32) -> bool {
         let link = self.links.get(link);
-        link.loss.is_none() && link.is_up && self.fates.is_none()
+        link.loss.is_none() && link.is_up && self.fates.is_none() && self.heard.is_none()
+    }
+
+    /// A radio of a node had locked on to a transmission that has ended now.
+    pub(super) fn tell_heard(&mut self, node: NodeId, tx: TxId, decoded: u64) {
+        if let Some(heard) = &mut self.heard {
+            heard.add(node, &self.slab[tx.0 as usize].transmission, decoded);
+        }
     }
 
     /// What the losses of a link make of a transmission that began to arrive at `start`, or of one

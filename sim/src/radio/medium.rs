@@ -12,6 +12,7 @@ use farhop_proto::base::{
 use super::air::{Air, Call, Calls, TIMERS, Timer, TxId};
 use super::chip::Chip;
 use super::config::{AirLink, ChipConfig, MediumConfig};
+use super::heard::{Arrival, Heard};
 use super::inject::Injected;
 use super::links::{Hearer, Reach};
 use super::loss::FateRecord;
@@ -367,6 +368,17 @@ impl Medium {
     /// What became of the next frame that a link carried.
     pub fn poll_fate(&mut self) -> Option<FateRecord> {
         self.air.fates.as_mut()?.pop_front()
+    }
+
+    /// Has the medium keep what the radios of a node make of what arrives, for
+    /// [`Self::poll_arrival`].
+    pub fn record_arrivals(&mut self, node: Option<NodeId>) {
+        self.air.heard = node.map(Heard::of);
+    }
+
+    /// The next arrival at the node, in the order of their ends.
+    pub fn poll_arrival(&mut self) -> Option<Arrival> {
+        self.air.heard.as_mut()?.poll()
     }
 
     /// Whether transmissions are kept for [`Self::poll_transmission`]; off at first.

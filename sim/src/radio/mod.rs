@@ -35,6 +35,7 @@ mod config;
 mod edcaf;
 mod error;
 mod exchange;
+mod heard;
 mod inject;
 mod links;
 mod loss;
@@ -53,6 +54,7 @@ mod transmission;
 mod wire;
 
 pub use config::{AcParams, AirLink, ChipConfig, EifsRule, Interference, MediumConfig};
+pub use heard::Arrival;
 pub use inject::Injected;
 pub use loss::{
     Burst, Drift, ErrorRuns, Exposed, Fate, FateRecord, Interferer, LossModel, LossProcess,

@@ -159,11 +159,15 @@ impl Wire {
             LinkOverhead::Free if length.is_zero() => Fate::Ok,
             _ => air.fate(link, tx, frame.started, 0),
         };
+        let has_arrived = air.links.get(link).is_up && !is_cut_off;
+        if has_arrived && fate == Fate::Ok {
+            air.tell_heard(self.config.node, tx, 1);
+        }
         if matches!(fate, Fate::Dropped | Fate::Unanswered) {
             self.stats.driver_drops += 1;
             return;
         }
-        if fate != Fate::Ok || !air.links.get(link).is_up || is_cut_off {
+        if fate != Fate::Ok || !has_arrived {
             self.stats.lost += 1;
             return;
         }

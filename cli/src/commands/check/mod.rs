@@ -434,8 +434,10 @@ mod tests {
         let text = "name = \"x\"\nstack.link = { kind = \"plain\" }\n\
                     [[node]]\nname = \"a\"\n[node.device]\nkind = \"udp\"\n\
                     bind = \"10.0.0.1:4850\"\npeers = { b = \"10.0.0.2:4850\" }\n\
-                    [[node]]\nname = \"b\"\ndevice = { kind = \"monitor\", interface = \"mon0\" }\n\
-                    [[link]]\nbetween = [\"a\", \"b\"]\n";
+                    [[node]]\nname = \"b\"\n\
+                    [[node]]\nname = \"c\"\ndevice = { kind = \"monitor\", interface = \"mon0\" }\n\
+                    [[node]]\nname = \"d\"\n\
+                    [[link]]\nbetween = [\"a\", \"b\"]\n[[link]]\nbetween = [\"c\", \"d\"]\n";
         let said = describe(&toml::from_str(text).expect("a good scenario"));
         assert!(
             said.contains("; udp 10.0.0.1:4850\n") && said.contains("; mon0 in monitor mode\n")

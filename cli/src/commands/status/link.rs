@@ -107,6 +107,7 @@ fn describe_neighbour(neighbour: &Value, status: &Value, rates: &str) -> String 
     let is_new = heard_ago_s.is_none() && is_plain && is_untried;
     let word = match unheard_s {
         Some(ago) if is_up => format!("last heard {ago:.0} s ago"),
+        _ if is_up && !neighbour["refused"].is_null() => "heard".into(),
         _ if is_up => "up".into(),
         _ if is_new => "no data yet".into(),
         _ => "DOWN".into(),

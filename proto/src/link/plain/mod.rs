@@ -380,7 +380,8 @@ impl Layer for Plain {
             None => Verdict::Take,
         };
         if verdict == Verdict::Drop || !has_room {
-            return self.count_drop(packet.id, DropCause::QueueFull);
+            let cause = if has_room { DropCause::Early } else { DropCause::QueueFull };
+            return self.count_drop(packet.id, cause);
         }
         if verdict == Verdict::Mark {
             packet.payload = ip::with_ecn(packet.payload, Ecn::Ce);

@@ -58,7 +58,10 @@ impl Wild {
     fn open(&mut self, cx: &mut Cx<'_>, frame: &ReceivedFrame) -> Option<(usize, Decoded)> {
         if frame.protocol != EtherType::FARHOP {
             self.counters.malformed_protocol += 1;
-            self.on_refused(cx, frame.from, Refusal::Link);
+            // Of one that only protects its frames the keys tell, or their lack.
+            if frame.protocol != EtherType::SEALED {
+                self.on_refused(cx, frame.from, Refusal::Link);
+            }
             return None;
         }
         let decoded = match decode(&frame.payload) {

@@ -305,14 +305,21 @@ impl WildConfig {
     /// Bytes behind LLC/SNAP, without a seal, of the longest frame with packets of up to `packet`
     /// bytes.
     pub fn longest_frame(&self, radio: &RadioSpec, packet: usize) -> usize {
-        let settings = Settings::new(self);
         let rides = self.acks_ride && self.in_order != InOrder::Link;
-        let body = UNIT_HEAD_BYTES + packet.max(if rides { BUNDLE_BYTES } else { 0 });
-        let ack = ack_bytes(window(self, &settings, radio));
-        let single = HEADER_BYTES + ack + body;
+        let single = self.single_frame(radio, packet.max(if rides { BUNDLE_BYTES } else { 0 }));
+        let ack = self.most_ack_bytes(radio);
         // One that is repeated may have an acknowledgement that it did not have at first.
         let filled = usize::from(self.frame_bytes.unwrap_or(0)) + ack;
         single.max(filled.saturating_sub(LLC_SNAP_BYTES + radio.seal_bytes))
+    }
+
+    /// The same of a frame that holds one packet, or as many bytes together.
+    pub(crate) fn single_frame(&self, radio: &RadioSpec, body: usize) -> usize {
+        HEADER_BYTES + self.most_ack_bytes(radio) + UNIT_HEAD_BYTES + body
+    }
+
+    fn most_ack_bytes(&self, radio: &RadioSpec) -> usize {
+        ack_bytes(window(self, &Settings::new(self), radio))
     }
 }
 

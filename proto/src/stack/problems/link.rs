@@ -94,6 +94,10 @@ fn check_queue(found: &mut Found, at: &str, packets: usize, queue: &QueueConfig)
     found.number(path("max_p"), red.max_p, 1e-6..=1.0, "a probability");
     let range = red.min_packets + 0.1..=1e6;
     found.number(path("max_packets"), red.max_packets, range, "a length above min_packets");
+    if red.min_packets >= packets as f64 {
+        let message = format!("RED never acts, for the queue is full with {packets}");
+        found.add(path("min_packets"), message, "less than `queue_packets`");
+    }
 }
 
 fn check_wild(found: &mut Found, wild: &WildConfig) {

@@ -151,6 +151,7 @@ pub(super) fn check_radios(
         // Nodes that move have other neighbours later.
         let is_still = !scenario.may_join_later();
         for ((path, device), radio) in devices.into_iter().zip(0..).filter(|_| is_still) {
+            check_kinds(found, (&path, device), (id, RadioId(radio)), (scenario, topology));
             let DeviceConfig::Udp { peers, .. } = device else { continue };
             let reached: BTreeSet<NodeId> = topology.reached(id, RadioId(radio)).collect();
             let given = peers.keys().filter_map(|peer| names.get(peer));
@@ -171,6 +172,27 @@ pub(super) fn check_radios(
             let (reached, given) = (list(&reached), list(&given));
             let message = format!("its radio reaches {reached}, and its peers are {given}");
             found.add(format!("{path}.peers"), message, help);
+        }
+    }
+}
+
+/// Checks that a device can meet those of the neighbours that its radio reaches; of two that cannot
+/// the one that stands behind is told.
+fn check_kinds(
+    found: &mut Found,
+    (path, device): (&str, &DeviceConfig),
+    (id, radio): (NodeId, RadioId),
+    (scenario, topology): (&Scenario, &Topology),
+) {
+    for neighbour in topology.reached(id, radio).filter(|neighbour| neighbour.0 < id.0) {
+        let node = &scenario.node[usize::from(neighbour.0) - 1];
+        let theirs = (0..).zip(node.all_devices());
+        let meets = |radio| topology.reached(neighbour, RadioId(radio)).any(|node| node == id);
+        let other = theirs.filter(|(radio, _)| meets(*radio)).map(|(_, device)| device.kind());
+        if let Some(other) = other.into_iter().find(|other| *other != device.kind()) {
+            let message = format!("it never meets '{}', whose device is {other}", node.name);
+            let help = format!("kind = \"{other}\", or \"{}\" at both ends", device.kind());
+            found.add(format!("{path}.kind"), message, help);
         }
     }
 }
@@ -229,6 +251,28 @@ mod tests {
         let mut found = Found::default();
         check_subnet(&mut found, Subnet { ipv4, ipv6 });
         found.0.into_iter().map(|problem| (problem.path, problem.help)).collect()
+    }
+
+    #[test]
+    fn devices_of_two_kinds_never_meet() {
+        let problems = |first: serde_json::Value| {
+            let scenario: Scenario = serde_json::from_value(serde_json::json!({
+                "name": "kinds",
+                "duration_s": 1,
+                "node": [
+                    { "name": "a", "device": first },
+                    { "name": "b", "device": { "kind": "ethernet", "interface": "eth0" } },
+                    { "name": "c" },
+                ],
+                "link": [{ "between": ["a", "b"] }, { "between": ["b", "c"] }],
+            }))
+            .expect("a scenario");
+            scenario.problems().into_iter().map(|problem| problem.path).collect::<Vec<_>>()
+        };
+        let monitor = serde_json::json!({ "kind": "monitor", "interface": "mon0" });
+        assert_eq!(problems(monitor), ["node[1].device.kind"]);
+        let ethernet = serde_json::json!({ "kind": "ethernet", "interface": "eth0" });
+        assert!(problems(ethernet).is_empty());
     }
 
     #[test]

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultConfig {
-    /// The node that is down.
+    /// The node whose radios are off. Its programs go on and its queues stay: what they hold, and
+    /// what is made meanwhile, goes out when the radios are back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The ends of the link that is cut.

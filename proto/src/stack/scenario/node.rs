@@ -106,3 +106,14 @@ pub enum DeviceConfig {
         paced: Option<bool>,
     },
 }
+
+impl DeviceConfig {
+    /// What the file calls it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Monitor { .. } => "monitor",
+            Self::Ethernet { .. } => "ethernet",
+            Self::Udp { .. } => "udp",
+        }
+    }
+}

@@ -318,7 +318,7 @@ impl Layer for Udp {
     fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         match event {
             DatagramUp::Received { payload, .. } => self.on_received(cx.now, &payload),
-            DatagramUp::Dropped { cause: DropCause::QueueFull, .. } => {
+            DatagramUp::Dropped { cause: DropCause::QueueFull | DropCause::Early, .. } => {
                 if let Role::Source(source) = &mut self.role {
                     source.dropped_below += 1;
                 }

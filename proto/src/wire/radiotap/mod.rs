@@ -28,6 +28,8 @@ const EXTENSION: u32 = 31;
 const RATE_STEP_BPS: u64 = 500_000;
 const FLAG_FCS_AT_END: u8 = 0x10;
 const FLAG_BAD_FCS: u8 = 0x40;
+/// Where the flags are in what [`put_reception`] writes: behind the time.
+const FLAGS_AT: usize = 16;
 const FLAG_SHORT_PREAMBLE: u8 = 0x02;
 const TX_FLAG_FAILED: u16 = 0x0001;
 const TX_FLAG_NO_ACK: u16 = 0x0008;
@@ -275,6 +277,11 @@ pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
         mcs::put_vht(out, phy, *rate);
     }
     put_length(out, start);
+}
+
+/// Marks a frame with the header of [`put_reception`] as one that failed its check.
+pub fn mark_failed(packet: &mut [u8]) {
+    packet[FLAGS_AT] |= FLAG_BAD_FCS;
 }
 
 /// The field that tells a bit-rate of a PHY.

@@ -58,7 +58,7 @@ enum Ended {
     /// The receiver had locked on to it and it passed, unless the link loses it.
     Passed(Reception),
     /// The receiver had locked on to it, and it failed.
-    Failed,
+    Failed(TxId),
     /// It only occupied the receiver.
     Unheard,
     /// Too weak to occupy anything: a share of the noise.
@@ -229,7 +229,7 @@ impl Chip {
                     }
                 }),
             };
-            if self.is_up && matches!(ended, Some(Ended::Failed | Ended::Unheard)) {
+            if self.is_up && matches!(ended, Some(Ended::Failed(_) | Ended::Unheard)) {
                 self.on_unreceived(air, hearer, tx);
             }
             if self.heeds_all
@@ -305,6 +305,9 @@ impl Chip {
 
     fn on_reception_end(&mut self, air: &mut Air, now: Instant, ended: Ended) {
         let always = self.heeds_all;
+        if let Ended::Failed(tx) = ended {
+            air.tell_heard(self.node, tx, 0);
+        }
         match ended {
             Ended::Passed(reception) => match self.survivors(air, reception) {
                 None if !always => {}
@@ -319,7 +322,7 @@ impl Chip {
             },
             Ended::Unsensed => {}
             Ended::Unheard if !always => {}
-            Ended::Failed | Ended::Unheard => self.error_at = Some(now),
+            Ended::Failed(_) | Ended::Unheard => self.error_at = Some(now),
         }
         if let Phase::Awaiting { limit, is_over: true } = self.phase
             && !self.was_locked_by(air, now, limit)
@@ -365,6 +368,9 @@ impl Chip {
                 left.is_unanswered = true;
                 left.decoded &= !mpdu;
             }
+        }
+        if air.links.get(link).is_up {
+            air.tell_heard(self.node, tx, left.decoded);
         }
         Some(left)
     }

@@ -392,7 +392,7 @@ impl Sinr {
         self.state = State::Free;
         let Candidate { link, start, signal, .. } = locked.frame;
         match decoded {
-            0 => Ended::Failed,
+            0 => Ended::Failed(tx),
             _ => Ended::Passed(Reception { tx, link, start, signal, decoded, dropped: 0 }),
         }
     }

@@ -46,7 +46,7 @@ impl Occupant {
         if self.is_intact {
             Ended::Passed(Reception { tx, link, signal, start, decoded: u64::MAX, dropped: 0 })
         } else if self.is_locked {
-            Ended::Failed
+            Ended::Failed(tx)
         } else {
             Ended::Unheard
         }
@@ -167,6 +167,9 @@ impl Chip {
         if was_intact {
             self.stats.collisions += 1;
             self.on_collided(air, before.frame(), before.end - before.start);
+        }
+        if is_longer && before.is_locked {
+            air.tell_heard(self.node, before.tx, 0);
         }
         // The reception that was locked on to still fails at its own end.
         if is_longer && (before.is_locked || always) {

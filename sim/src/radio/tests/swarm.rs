@@ -129,9 +129,10 @@ fn every_frame_ends_once_and_no_radio_sends_two_things_at_a_time() {
 }
 
 /// Puts random frames on a random medium, whose radios and links come and go.
-fn disturb(config: MediumConfig, rng: &mut Rng, seed: Seed) -> Medium {
+fn disturb(config: MediumConfig, rng: &mut Rng, seed: Seed, watched: Option<NodeId>) -> Medium {
     let (radios, links) = (config.radios.len() as u64, config.links.len() as u64);
     let mut medium = Medium::new(config, seed);
+    medium.record_arrivals(watched);
     let mut now = Instant::ZERO;
     for id in 0..1500 {
         // Often at equal times, and often while something is on the air.
@@ -164,7 +165,13 @@ fn random_media_put_the_same_on_the_air_as_ever() {
         curve: CurveConfig::Stock,
     };
     let mut hashes = Vec::new();
-    for interference in [Interference::Threshold, Interference::Sinr(sinr)] {
+    // Whoever captures at a node changes nothing.
+    let watched = [None, Some(NodeId(1))];
+    for (interference, watched) in [Interference::Threshold, Interference::Sinr(sinr)]
+        .into_iter()
+        .flat_map(|interference| watched.map(|node| (interference, node)))
+    {
+        let mut arrivals = 0;
         let mut hash = 0_u64;
         for seed in 0..60 {
             let mut rng = Seed(seed).stream("disturbed");
@@ -179,9 +186,13 @@ fn random_media_put_the_same_on_the_air_as_ever() {
             for pair in config.radios.chunks_exact_mut(2).take(usize::from(rng.chance(0.5))) {
                 (pair[1].node, pair[1].radio) = (pair[0].node, RadioId(1));
             }
-            hash = hash.rotate_left(5) ^ disturb(config, &mut rng, Seed(seed)).trace_hash();
+            let mut medium = disturb(config, &mut rng, Seed(seed), watched);
+            hash = hash.rotate_left(5) ^ medium.trace_hash();
+            arrivals += std::iter::from_fn(|| medium.poll_arrival()).count();
         }
+        assert_eq!(arrivals > 1_000, watched.is_some(), "{arrivals} arrivals");
         hashes.push(hash);
     }
-    assert_eq!(hashes, [13_562_743_247_087_717_874, 2_610_755_345_307_687_198]);
+    let [threshold, sinr] = [13_562_743_247_087_717_874, 2_610_755_345_307_687_198];
+    assert_eq!(hashes, [threshold, threshold, sinr, sinr]);
 }

@@ -1,0 +1,135 @@
+//! What goes wrong at the devices of a daemon, told to the log as it begins.
+
+use farhop_proto::base::{Duration, Instant};
+
+use super::neighbours::Line;
+use crate::device::DeviceStatus;
+
+/// What has not come for so long has ended, and is told of when it comes again.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// What the log was told of the devices, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Radios(Vec<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    /// Nothing before the first look: that it was down at the start is told by whoever opened it.
+    is_down: Option<bool>,
+    own_name: Episodes,
+    strangers: Episodes,
+    unreachable: Episodes,
+}
+
+/// Something that is counted and comes in episodes.
+#[derive(Debug, Default)]
+struct Episodes {
+    before: u64,
+    last: Option<Instant>,
+}
+
+impl Episodes {
+    /// Takes how often it has come so far. Returns whether an episode begins with that.
+    fn begins(&mut self, now: Instant, count: Option<&u64>) -> bool {
+        let count = count.copied().unwrap_or(0);
+        if count <= std::mem::replace(&mut self.before, count) {
+            return false;
+        }
+        self.last.replace(now).is_none_or(|last| now.since(last) > PAUSE)
+    }
+}
+
+impl Radios {
+    /// Lines for the log.
+    pub(super) fn news(&mut self, now: Instant, devices: &[DeviceStatus]) -> Vec<Line> {
+        self.0.resize_with(devices.len(), Told::default);
+        let both = self.0.iter_mut().zip(devices);
+        both.flat_map(|(told, device)| told.news(now, device)).collect()
+    }
+}
+
+impl Told {
+    fn news(&mut self, now: Instant, device: &DeviceStatus) -> Vec<Line> {
+        let mut news = Vec::new();
+        let name = &device.name;
+        // One that is gone has a line of its own, and is opened anew.
+        let is_down = device.is_up == Some(false) && !device.is_gone;
+        let before = self.is_down.replace(is_down);
+        if before.is_some_and(|before| before != is_down) {
+            news.push(match is_down {
+                true => Line::Warning(format!(
+                    "{name} is down: nothing is sent or heard until `ip link set dev {name} up`"
+                )),
+                false => Line::Info(format!("{name} is no longer down")),
+            });
+        }
+        if self.own_name.begins(now, device.dropped.get("own-name")) {
+            news.push(Line::Warning(format!(
+                "{name}: somebody sends as this node. Is another daemon started with its --node, \
+                 or has a neighbour's file its [[node]] in another order?"
+            )));
+        }
+        if self.strangers.begins(now, device.dropped.get("stranger"))
+            && let Some(from) = device.last_stranger
+        {
+            news.push(Line::Warning(format!(
+                "{name}: datagrams come from {from}, which is the address of no neighbour here, \
+                 and are not taken. Is it a neighbour whose address in `peers` is another?"
+            )));
+        }
+        if self.unreachable.begins(now, device.failed.get("unreachable")) {
+            news.push(Line::Info(format!(
+                "{name}: nothing listens at the address of a neighbour, or there is no way to it"
+            )));
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn what_goes_on_is_told_once_and_again_after_a_pause() {
+        let mut radios = Radios::default();
+        let mut device = DeviceStatus { name: "0.0.0.0:4850".into(), ..DeviceStatus::default() };
+        let mut warnings = |now, strangers: u64| {
+            device.dropped.insert("stranger", strangers);
+            device.last_stranger = Some("192.0.2.1:4850".parse().expect("an address"));
+            let news = radios.news(at(now), std::slice::from_ref(&device));
+            news.iter()
+                .map(|line| match line {
+                    Line::Warning(text) => text.contains("192.0.2.1:4850, which is"),
+                    Line::Info(_) => false,
+                })
+                .collect::<Vec<_>>()
+        };
+        assert!(warnings(1, 0).is_empty());
+        assert_eq!(warnings(2, 1), [true]);
+        for second in 3..100 {
+            assert!(warnings(second, second).is_empty(), "second {second}");
+        }
+        assert!(warnings(200, 99).is_empty(), "no more of them");
+        assert_eq!(warnings(201, 100), [true]);
+    }
+
+    #[test]
+    fn an_interface_that_goes_down_is_told_of_and_so_is_its_end() {
+        let mut radios = Radios::default();
+        let mut told = |is_up| {
+            let name = "mon0".into();
+            let device = DeviceStatus { name, is_up: Some(is_up), ..DeviceStatus::default() };
+            radios.news(at(1), &[device])
+        };
+        assert_eq!(told(true), []);
+        let down = "mon0 is down: nothing is sent or heard until `ip link set dev mon0 up`";
+        assert_eq!(told(false), [Line::Warning(down.into())]);
+        assert_eq!(told(false), []);
+        assert_eq!(told(true), [Line::Info("mon0 is no longer down".into())]);
+    }
+}
