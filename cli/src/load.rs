@@ -182,6 +182,8 @@ fn scenario(text: &str, files: &Files) -> Result<Scenario, Vec<Complaint>> {
         let complaint = |error| read::complaint(error, place(error));
         let mut complaints: Vec<Complaint> = errors.iter().map(complaint).collect();
         complaints.sort_by_key(|complaint| complaint.span.start);
+        // What is still wrong at one place may follow from the first that is.
+        complaints.dedup_by_key(|complaint| complaint.span.start);
         let more = complaints.len().saturating_sub(SYNTAX);
         complaints.truncate(SYNTAX);
         if let Some(last) = complaints.last_mut().filter(|_| more > 0) {

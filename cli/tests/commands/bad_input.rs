@@ -551,8 +551,11 @@ fn a_capture_has_what_the_radios_of_the_node_hear_on_their_channels() {
     };
     let [hill, village, town] = ["hill", "village", "town"].map(capture);
     assert!(hill.iter().all(|frames| *frames > 1_000), "{hill:?}");
-    assert_eq!(village, [hill[0], 0]);
-    assert_eq!(town, [0, hill[1]]);
+    assert_eq!((village[1], town[0]), (0, 0));
+    // One that sends does not hear what comes meanwhile.
+    for (near, far) in [(hill[0], village[0]), (hill[1], town[1])] {
+        assert!(near.abs_diff(far) < near / 10, "{near} and {far} frames of one channel");
+    }
 }
 
 #[test]

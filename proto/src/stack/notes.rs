@@ -1,11 +1,12 @@
 //! What is possible in a scenario and hardly meant: it runs, and whoever wrote it is told.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use super::config::LinkConfig;
 use super::scenario::{
-    FlowConfig, InterferenceConfig, NodeConfig, PropagationKind, RadioConfig, RadioOverride,
-    RateControl, Scenario,
+    DeviceConfig, FlowConfig, InterferenceConfig, NodeConfig, PropagationKind, RadioConfig,
+    RadioOverride, RateControl, Scenario,
 };
 use super::space::{PathLoss, distance_m};
 use crate::base::{AccessCategory, PhyKind};
@@ -28,6 +29,7 @@ impl Scenario {
             .chain(self.shared_phases())
             .chain(self.vain_lengths())
             .chain(self.vain_keys())
+            .chain(self.other_addresses())
             .chain(self.names_given_twice())
             .chain(self.other_lengths())
             .collect()
@@ -208,6 +210,43 @@ impl Scenario {
             "{whose}: rts_threshold = {bytes}: RTS and CTS have no time in the slots of {link}, \
              and frames that are longer end late"
         ))
+    }
+
+    /// Peers at an address that their own sockets have not, as behind a router that translates.
+    fn other_addresses(&self) -> impl Iterator<Item = String> {
+        let sockets = |node: &NodeConfig| {
+            let of = |device: &DeviceConfig| match device {
+                DeviceConfig::Udp { bind, .. } => Some(*bind),
+                _ => None,
+            };
+            node.all_devices().filter_map(of).collect::<Vec<SocketAddr>>()
+        };
+        let binds: BTreeMap<&str, Vec<SocketAddr>> =
+            self.node.iter().map(|node| (&*node.name, sockets(node))).collect();
+        let is_at = |given: &SocketAddr, bind: &SocketAddr| {
+            bind.port() == given.port() && (bind.ip() == given.ip() || bind.ip().is_unspecified())
+        };
+        let peers = |node: &NodeConfig| {
+            let of = |device: &DeviceConfig| match device {
+                DeviceConfig::Udp { peers, .. } => peers.clone(),
+                _ => BTreeMap::new(),
+            };
+            node.all_devices().flat_map(of).collect::<Vec<(String, SocketAddr)>>()
+        };
+        let mut told = Vec::new();
+        for node in &self.node {
+            for (peer, given) in peers(node) {
+                let own = binds.get(&*peer).map_or(&[][..], Vec::as_slice);
+                if let (Some(bind), false) = (own.first(), own.iter().any(|it| is_at(&given, it))) {
+                    told.push(format!(
+                        "{} sends to {peer} at {given}, and {peer} is at {bind}: that is right \
+                         only if a router between them translates",
+                        node.name
+                    ));
+                }
+            }
+        }
+        told.into_iter()
     }
 
     /// Keys of `[radio]` that its PHY, or what else is set, leaves without an effect.
@@ -424,6 +463,33 @@ mod tests {
         assert!(notes("plain").is_empty());
         let told = notes("wild");
         assert!(told.len() == 1 && told[0].contains("the slots of wild"), "{told:?}");
+    }
+
+    #[test]
+    fn a_peer_at_another_address_than_its_own_is_told() {
+        let notes = |bind: &str, peer: &str| {
+            let scenario: Scenario = serde_json::from_value(serde_json::json!({
+                "name": "addresses",
+                "duration_s": 1,
+                "node": [
+                    { "name": "a", "device": {
+                        "kind": "udp", "bind": "192.0.2.1:4850", "peers": { "b": peer }
+                    } },
+                    { "name": "b", "device": {
+                        "kind": "udp", "bind": bind, "peers": { "a": "192.0.2.1:4850" }
+                    } },
+                ],
+                "link": [{ "between": ["a", "b"] }],
+            }))
+            .expect("a scenario");
+            assert_eq!(scenario.problems(), []);
+            scenario.other_addresses().collect::<Vec<_>>()
+        };
+        assert!(notes("192.0.2.2:4850", "192.0.2.2:4850").is_empty());
+        assert!(notes("0.0.0.0:4850", "192.0.2.2:4850").is_empty());
+        let told = notes("192.0.2.2:4850", "192.0.2.2:4851");
+        assert!(told[0].starts_with("a sends to b at 192.0.2.2:4851, and b is at 192.0.2.2:4850"));
+        assert_eq!(notes("192.0.2.9:4850", "192.0.2.2:4850").len(), 1);
     }
 
     #[test]
