@@ -35,6 +35,19 @@ fn end(daemon: &mut Child, signal: Signal, socket: &UnixDatagram) {
     assert!(daemon.wait().expect("it has ended").success());
 }
 
+/// A raw socket, as under a card; the other node has an interface that its host has not.
+fn on_wires() -> String {
+    let line = |line: &str| {
+        let interface = match () {
+            () if line.contains("bind = \"192.0.2.1") => "wire",
+            () if line.contains("bind = \"192.0.2.2") => "absent",
+            () => return line.to_owned() + "\n",
+        };
+        format!("device = {{ kind = \"ethernet\", interface = \"{interface}\" }}\n")
+    };
+    SCENARIO.lines().map(line).collect()
+}
+
 #[test]
 #[ignore = "system: namespaces and processes"]
 fn a_service_manager_is_told_when_the_daemon_answers_and_when_it_ends() {
@@ -48,16 +61,8 @@ fn a_service_manager_is_told_when_the_daemon_answers_and_when_it_ends() {
     let path = place.path("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     socket.set_read_timeout(Some(Duration::from_secs(30))).expect("half a minute");
-    // A raw socket, as under a card; the other node has one that its host cannot open.
-    let text: Vec<String> = SCENARIO
-        .lines()
-        .map(|line| match line.contains("bind = \"192.0.2.1") {
-            true => "device = { kind = \"ethernet\", interface = \"wire\" }".into(),
-            false => line.into(),
-        })
-        .collect();
     let file = place.path("service.toml");
-    fs::write(&file, text.join("\n")).expect("the scenario is written");
+    fs::write(&file, on_wires()).expect("the scenario is written");
     // The unit's own line and rights, but for the places of the files.
     let line = setting("ExecStart").replace("/etc/farhop/%i.toml", &file);
     let line = |node: &str| line.replace("%i", node);

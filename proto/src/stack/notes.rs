@@ -237,12 +237,17 @@ impl Scenario {
         for node in &self.node {
             for (peer, given) in peers(node) {
                 let own = binds.get(&*peer).map_or(&[][..], Vec::as_slice);
-                if let (Some(bind), false) = (own.first(), own.iter().any(|it| is_at(&given, it))) {
-                    told.push(format!(
-                        "{} sends to {peer} at {given}, and {peer} is at {bind}: that is right \
-                         only if a router between them translates",
-                        node.name
-                    ));
+                let from = &node.name;
+                match own.first() {
+                    None => told.push(format!(
+                        "{from} sends to {peer} at {given}, and {peer} has no device: `farhop up` \
+                         will not run there"
+                    )),
+                    Some(bind) if !own.iter().any(|it| is_at(&given, it)) => told.push(format!(
+                        "{from} sends to {peer} at {given}, and {peer} is at {bind}: that is \
+                         right only if a router between them translates"
+                    )),
+                    Some(_) => {}
                 }
             }
         }

@@ -47,6 +47,23 @@ impl Secure {
         if header.kind.is_to_all() != frame.to.is_none() {
             return Err(Reason::Malformed);
         }
+        // A neighbour that has a session still, of before one of the two was set to another mode.
+        let has_mode = header.kind > Kind::Carrier;
+        let is_other = has_mode && header.is_readable != self.config.is_readable();
+        let opened = self.open_kind(cx, index, &header, frame);
+        opened.map_err(|reason| match reason {
+            Reason::NoKey if is_other => Reason::OtherMode,
+            reason => reason,
+        })
+    }
+
+    fn open_kind(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        header: &Header,
+        frame: ReceivedFrame,
+    ) -> Result<(), Reason> {
         match header.kind {
             Kind::Init => self.on_init(cx, index, &frame.payload, false),
             Kind::Response => {
@@ -55,20 +72,20 @@ impl Secure {
             }
             Kind::Cookie => self.on_cookie(cx, index, &frame.payload),
             Kind::Carrier => {
-                let body = self.open_for_us(cx, index, &header, frame.payload.clone())?;
-                let beacon = self.on_carrier(cx, index, &header, &body)?;
+                let body = self.open_for_us(cx, index, header, frame.payload.clone())?;
+                let beacon = self.on_carrier(cx, index, header, &body)?;
                 self.give_up(&frame, header.kind, beacon)
             }
             Kind::Link | Kind::Packet | Kind::Cut => {
                 let mut frame = frame;
                 let payload = std::mem::take(&mut frame.payload);
-                let body = self.open_for_us(cx, index, &header, payload)?;
+                let body = self.open_for_us(cx, index, header, payload)?;
                 self.give_up(&frame, header.kind, body)
             }
             Kind::LinkToAll | Kind::PacketToAll => {
                 let mut frame = frame;
                 let payload = std::mem::take(&mut frame.payload);
-                let body = self.open_for_all(cx.now, index, &header, payload)?;
+                let body = self.open_for_all(cx.now, index, header, payload)?;
                 self.give_up(&frame, header.kind, body)
             }
         }

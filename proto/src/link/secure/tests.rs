@@ -498,6 +498,10 @@ fn a_neighbour_that_began_anew_with_another_mode_is_told_long_before_the_session
     air.run(SECOND * 10);
     assert!(air.nodes[0].has_session(2), "it is as good as new");
     assert_eq!(air.nodes[0].differs(), Some(Difference::Mode));
+    assert_eq!(air.nodes[1].differs(), None, "nothing has come of the other yet");
+    assert!(air.send(0, Some(2), FlowId(0), b"data under the old session"));
+    air.run(SECOND);
+    assert_eq!(air.nodes[1].differs(), Some(Difference::Mode));
 }
 
 #[test]
