@@ -102,6 +102,8 @@ fn the_host_sends_no_longer_packets_than_go_in_a_frame_of_the_device() {
     wait_for("the hosts to meet", || ping(&left, 84));
     let said = left.log();
     assert!(said.contains("farhop0 takes packets of 14"), "{said}");
+    // What wild puts together may be longer than a packet.
+    assert!(said.contains("wire has an MTU of 1500, and frames of this link may have "), "{said}");
     let link = stdout(&left.run(&["ip", "link", "show", "farhop0"]));
     let mtu = link.split_whitespace().skip_while(|word| *word != "mtu").nth(1);
     let mtu: u16 = mtu.expect("its MTU").parse().expect("a number");

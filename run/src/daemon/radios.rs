@@ -3,7 +3,7 @@
 use farhop_proto::base::{Duration, Instant};
 
 use super::neighbours::Line;
-use crate::device::DeviceStatus;
+use crate::device::{DeviceStatus, interface};
 
 /// What has not come for so long has ended, and is told of when it comes again.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -57,9 +57,7 @@ impl Told {
         let before = self.is_down.replace(is_down);
         if before.is_some_and(|before| before != is_down) {
             news.push(match is_down {
-                true => Line::Warning(format!(
-                    "{name} is down: nothing is sent or heard until `ip link set dev {name} up`"
-                )),
+                true => Line::Warning(interface::down(name)),
                 false => Line::Info(format!("{name} is no longer down")),
             });
         }

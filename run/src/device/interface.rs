@@ -89,10 +89,13 @@ pub(crate) fn check_state(interface: &str, is_monitor: bool) {
         );
     }
     if is_up(interface).is_ok_and(|is_up| !is_up) {
-        tracing::warn!(
-            "{interface} is down: nothing is sent or heard until `ip link set dev {interface} up`"
-        );
+        tracing::warn!("{}", down(interface));
     }
+}
+
+/// What an interface that is down means, and what to do.
+pub(crate) fn down(interface: &str) -> String {
+    format!("{interface} is down: nothing is sent or heard until `ip link set dev {interface} up`")
 }
 
 #[cfg(test)]
