@@ -4,10 +4,10 @@
 #
 # FLOW is the number of a flow of the scenario, from 1. The flow should start a few seconds after the
 # lab (start_s = 3), so that the capture has its handshake. OUT names the congestion control:
-# newreno-40km.txt, reno-..., cubic-.... Needs root, dumpcap and tshark, a build of farhop, and a
-# machine with nothing else to do.
+# newreno-40km.txt, reno-..., cubic-.... What the other end got and acknowledged goes to receiver-OUT
+# beside it. Needs root, dumpcap and tshark, a build of farhop, and a machine with nothing else to do.
 set -euo pipefail
-[ $# -eq 3 ] || { sed -n '2,9s/^# \?//p' "$0"; exit 2; }
+[ $# -eq 3 ] || { sed -n '2,10s/^# \?//p' "$0"; exit 2; }
 root=$(cd "$(dirname "$0")/../.." && pwd)
 farhop=${FARHOP:-$root/target/release/farhop}
 [ -x "$farhop" ] || { echo "there is no $farhop: make build makes it, or FARHOP names one" >&2; exit 1; }
@@ -35,14 +35,15 @@ wait "$lab" || true
 sleep 1
 
 # Of the two ends the sender saw its own SYN first.
-sender=$(for file in "$dir"/*.pcap; do
+ends=$(for file in "$dir"/*.pcap; do
     tshark -r "$file" -c 1 -T fields -e frame.time_epoch 2>/dev/null | sed "s|\$| $file|"
-done | sort | head -n 1 | cut -d' ' -f2)
-[ -n "$sender" ] || { echo "no packet of port $port was captured" >&2; exit 1; }
+done | sort | cut -d' ' -f2)
+sender=$(sed -n 1p <<< "$ends") receiver=$(sed -n 2p <<< "$ends")
+[ -n "$receiver" ] || { echo "no packet of port $port was captured at both ends" >&2; exit 1; }
 
 fields="frame.time_epoch tcp.dstport tcp.flags.syn tcp.seq tcp.ack tcp.len tcp.window_size_value
     tcp.options.timestamp.tsval tcp.options.timestamp.tsecr tcp.options.wscale.shift
-    tcp.options.sack_le tcp.options.sack_re"
+    tcp.options.sack_le tcp.options.sack_re tcp.flags.push"
 # shellcheck disable=SC2046
 tshark -r "$sender" -T fields $(printf -- '-e %s ' $fields) 2>/dev/null > "$dir/rows"
 # The clock of the recording is that of the timestamps, in whole milliseconds: the least time that
@@ -78,6 +79,32 @@ awk -F'\t' -v port="$port" '
         printf "%d S %d %d %d\n", open * 1e6, round * 1e6, window, (4 - tick) % 4 * 1000 + 10
         for (place = 1; place <= lines; place++) print line[place]
     }' "$dir/rows" "$dir/rows" > "$out"
+
+# The receiver's clock is that of its timestamps, too.
+# shellcheck disable=SC2046
+tshark -r "$receiver" -T fields $(printf -- '-e %s ' $fields) 2>/dev/null > "$dir/rows"
+awk -F'\t' -v port="$port" '
+    FNR == 1 { start = $1 }
+    $8 == "" { next }
+    { at = $1 - start; is_own = $2 != port; is_syn = $3 == "True" || $3 == 1 }
+    FNR == NR && is_own {
+        if (base == "") base = $8 - 100
+        gap = ($8 - base) / 1000 - at
+        if (gap > ahead || ahead == "") ahead = gap
+    }
+    FNR == NR { next }
+    { at += ahead }
+    is_syn { if (is_own) answered = at; next }
+    !is_own && $6 == 0 && !is_open { printf "%d S %d\n", at * 1e6, (at - answered) * 1e6; is_open = 1 }
+    !is_own && $6 > 0 {
+        printf "%d D %d %d %d %d\n", at * 1e6, $4, $6, $9 - base, $13 == "True" || $13 == 1
+    }
+    is_own {
+        text = sprintf("%d A %d", at * 1e6, $5)
+        count = split($11, left, ","); split($12, right, ",")
+        for (block = 1; block <= count; block++) text = text " " left[block] "-" right[block]
+        print text
+    }' "$dir/rows" "$dir/rows" > "$(dirname "$out")/receiver-$(basename "$out")"
 
 # What the application did, as far as it can be told.
 cd "$root"

@@ -370,3 +370,23 @@ fn what_another_user_may_not_use_is_told_from_what_is_not_there() {
     assert_eq!(as_another(0o700), (0, vec![dir.path().to_owned()]));
     assert_eq!(barred(&dir.path().join("none")), Vec::<std::path::PathBuf>::new());
 }
+
+#[test]
+fn a_socket_that_was_taken_away_is_made_anew() {
+    let above = tempfile::tempdir().expect("a folder");
+    let dir = above.path().join("run");
+    let mut control = Control::open(&dir, "a").expect("a socket");
+    assert!(!control.renew().expect("it is there"));
+    fs::remove_dir_all(&dir).expect("it goes");
+    assert!(control.renew().expect("it can be made"));
+    UnixStream::connect(socket_path(&dir, "a")).expect("it listens");
+    assert!(!control.renew().expect("it is there"));
+    // Another daemon's is left alone.
+    fs::remove_dir_all(&dir).expect("it goes");
+    let other = Control::open(&dir, "a").expect("a socket");
+    assert!(!control.renew().expect("it is there"));
+    drop(control);
+    assert!(socket_path(&dir, "a").exists());
+    drop(other);
+    assert!(!dir.exists(), "nothing is left");
+}

@@ -28,6 +28,8 @@ use crate::{Failure, interrupt};
 
 /// How often a daemon is asked how files stand.
 pub(super) const TICK: Duration = Duration::from_millis(200);
+/// After so long the daemon is asked for the first time whether it has written something down.
+pub(super) const SOON: Duration = Duration::from_millis(5);
 
 /// Sends a file to a node, over any number of hops, through losses and partitions.
 ///
@@ -339,6 +341,7 @@ fn wait_until<T>(
     label: &str,
     is_so: impl Fn(&OutgoingStatus) -> Option<T>,
 ) -> Result<T, Failure> {
+    let mut patience = SOON;
     loop {
         if let Some(files) = daemon.files() {
             let Some(file) = files.outgoing.into_iter().find(|file| file.id == id) else {
@@ -356,7 +359,8 @@ fn wait_until<T>(
         if interrupt::has_come() {
             return Err(Failure::Interrupted);
         }
-        std::thread::sleep(TICK);
+        std::thread::sleep(patience);
+        patience = (patience * 2).min(TICK);
     }
 }
 

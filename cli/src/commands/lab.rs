@@ -447,7 +447,7 @@ fn list(json: bool) -> Result<(), Failure> {
             (true, true) if !died.is_empty() => &format!("up, but DEAD in it: {}", died.join(", ")),
             (true, true) => "up",
             (true, false) => "being built or running its flows",
-            (false, _) => "dead: `farhop lab down` removes what it left",
+            (false, _) => &format!("dead: `farhop lab down {}` removes what it left", lab.id),
         };
         let stopped = match lab.stopped() {
             none if none.is_empty() => String::new(),

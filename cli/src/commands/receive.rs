@@ -17,7 +17,7 @@ use farhop_run::daemon::control::Request;
 use farhop_run::files::{FilesStatus, IncomingStatus, State};
 
 use super::fetch::{Placed, fetch, remove_strays};
-use super::files::{Daemon, DaemonOptions, TICK};
+use super::files::{Daemon, DaemonOptions, SOON, TICK};
 use super::{has_reader, is_printed};
 use crate::progress::Bar;
 use crate::{Failure, interrupt};
@@ -26,8 +26,6 @@ use crate::{Failure, interrupt};
 const AGAIN: Duration = Duration::from_secs(10);
 /// And so many times as long as that took: most of the time is for files that can be fetched.
 const SHARE: u32 = 4;
-/// After so long the daemon is asked for the first time whether it has written something down.
-const SOON: Duration = Duration::from_millis(5);
 /// After so long its user is told what it waits for.
 const LONG: Duration = Duration::from_secs(5);
 
@@ -209,7 +207,7 @@ impl Receiving<'_> {
     /// Tells the daemon that a file was fetched, until it has written that down: if it begins anew
     /// before, it knows nothing of it.
     ///
-    /// Fails if it is interrupted before that: then the next command does what is left.
+    /// Fails if it is interrupted and that takes long: then the next command does what is left.
     fn confirm(&self, id: &str) -> Result<(), Failure> {
         let mut patience = SOON;
         let begun = Instant::now();
@@ -221,7 +219,9 @@ impl Receiving<'_> {
                 Ok(Told { is_kept: true }) => return Ok(()),
                 // Somebody has dropped it.
                 Err(_) if self.waits(id) == Some(false) => return Ok(()),
-                _ if interrupt::has_come() => return Err(Failure::Interrupted),
+                _ if interrupt::has_come() && begun.elapsed() > LONG => {
+                    return Err(Failure::Interrupted);
+                }
                 _ => thread::sleep(patience),
             }
             patience = (patience * 2).min(TICK);

@@ -199,7 +199,7 @@ fn describe_blocks(blocks: &Value) -> String {
     let Some(trouble) = blocks["trouble"].as_str() else { return String::new() };
     match blocks["are_carried"].as_bool() {
         Some(true) => {
-            format!("  NO BLOCK CAN BE KEPT, and so none is acknowledged: {trouble}\n")
+            format!("  BLOCKS CANNOT BE KEPT, and those are not acknowledged: {trouble}\n")
         }
         _ => format!("  NO BLOCKS, and so no files and no sockets, are carried: {trouble}\n"),
     }
@@ -237,7 +237,7 @@ fn describe_routing(status: &Value) -> String {
     if kind == "fixed" {
         let mut out = String::new();
         list(&mut out, "  dropped by routing", &routing["drops"]);
-        return out;
+        return out + &describe_foreign(routing);
     }
     let name = |node: &Value| status["names"][node.to_string()].as_str().unwrap_or("?");
     let share = |value: &Value| value.as_f64().unwrap_or(0.0) * 100.0;
@@ -273,7 +273,13 @@ fn describe_routing(status: &Value) -> String {
         let _ = writeln!(out, "    NO ROUTE any more to {}", lost.join(", "));
     }
     list(&mut out, "    drops", &routing["drops"]);
-    out
+    out + &describe_foreign(routing)
+}
+
+/// Where packets were to go that a neighbour with another network sent.
+fn describe_foreign(routing: &Value) -> String {
+    let Some(to) = routing["foreign"].as_str() else { return String::new() };
+    format!("  PACKETS FOR {to} came from a neighbour: no node has such an address here\n")
 }
 
 fn describe_wakeups(wakeups: &Value) -> String {
@@ -566,7 +572,8 @@ mod tests {
         assert!(!describe(&status, None).contains("BLOCK"));
         status["blocks"]["trouble"] = json!("the block cache: full");
         let said = describe(&status, None);
-        let line = "  NO BLOCK CAN BE KEPT, and so none is acknowledged: the block cache: full\n";
+        let line =
+            "  BLOCKS CANNOT BE KEPT, and those are not acknowledged: the block cache: full\n";
         assert!(said.contains(line), "{said}");
         status["blocks"]["are_carried"] = json!(false);
         let said = describe(&status, None);

@@ -369,6 +369,9 @@ fn help(message: &str) -> String {
         let share = if message.contains("%\"") { "; 5% is 0.05" } else { "" };
         return format!("right would be: a number like 12 or 0.5, without a unit{share}");
     }
+    if let Some(known) = code_point(message) {
+        return format!("right would be: the number of that code point, {known}");
+    }
     let ranges = [("u8", u8::MAX.into()), ("u16", u16::MAX.into()), ("u", i64::MAX)];
     let is_of = |(of, _): &&(&str, i64)| message.contains(&format!(", expected {of}"));
     if let Some((_, most)) = ranges.iter().find(is_of) {
@@ -379,6 +382,25 @@ fn help(message: &str) -> String {
     }
     let (unknown, known) = words(message);
     help_with_word(unknown, &known, &[])
+}
+
+/// The number of the code point whose name stands in an error where a number was wanted (RFC 2474,
+/// 2597, 3246).
+fn code_point(message: &str) -> Option<u8> {
+    if !message.contains(", expected u8") {
+        return None;
+    }
+    let word = message.split('"').nth(1)?.to_ascii_uppercase();
+    let digit = |at: usize, most| {
+        let digit = word.as_bytes().get(at)?.checked_sub(b'0')?;
+        (digit <= most).then_some(digit)
+    };
+    match word.get(..2)? {
+        "EF" if word.len() == 2 => Some(46),
+        "CS" if word.len() == 3 => Some(8 * digit(2, 7)?),
+        "AF" if word.len() == 4 => Some(8 * digit(2, 4)? + 2 * digit(3, 3)?),
+        _ => None,
+    }
 }
 
 /// The word that nobody knows, and all that are accepted in its place.
@@ -604,5 +626,21 @@ mod tests {
     fn a_document_of_nothing_but_rubbish_ends_the_search() {
         let text: String = (0..100).map(|n| format!("key{n} = 1\n")).collect();
         assert_eq!(complaints(&text).len(), COMPLAINTS);
+    }
+
+    #[test]
+    fn names_of_code_points_are_told_as_numbers() {
+        let told = |name: &str| {
+            let text = format!("name = \"x\"\nflow = [{{ dscp = \"{name}\" }}]");
+            let document = DeTable::parse(&text).expect("well-formed");
+            let found = read(&document).complaints.into_iter();
+            found.map(|each| each.help).find(|help| help.contains("number")).unwrap_or_default()
+        };
+        for (name, number) in [("EF", 46), ("ef", 46), ("CS6", 48), ("AF41", 34), ("AF11", 10)] {
+            assert!(told(name).ends_with(&format!("that code point, {number}")), "{}", told(name));
+        }
+        for name in ["EFX", "AF4", "AF91", "CS8", "", "ä", "best"] {
+            assert!(told(name).ends_with("without quotes"), "{name}: {}", told(name));
+        }
     }
 }

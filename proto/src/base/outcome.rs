@@ -53,6 +53,8 @@ pub enum DropCause {
     Early,
     /// No route to the destination.
     NoRoute,
+    /// Its destination is no address of the network of the nodes.
+    Foreign,
     /// Hop limit reached zero.
     HopLimit,
     /// All retries were used.

@@ -282,7 +282,9 @@ mod tests {
         relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(10, 66, 0, 9))));
         relay.handle_rx(&mut cx(), received(ip_packet(Ipv4Addr::new(192, 0, 2, 9))));
         relay.handle_rx(&mut cx(), received(Bytes::from_static(b"rubbish")));
-        let drops = relay.status(Instant::ZERO).drops;
-        assert_eq!((drops[&DropCause::NoRoute], drops[&DropCause::Malformed]), (2, 1));
+        let status = relay.status(Instant::ZERO);
+        let causes = [DropCause::NoRoute, DropCause::Foreign, DropCause::Malformed];
+        assert_eq!(causes.map(|cause| status.drops[&cause]), [1, 1, 1]);
+        assert_eq!(status.foreign, Some(Ipv4Addr::new(192, 0, 2, 9).into()));
     }
 }

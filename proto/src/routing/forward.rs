@@ -4,6 +4,7 @@
 //! The hop limit is decremented at relays (RFC 1812, 5.3.1; RFC 8200, 3).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 
 use bytes::Bytes;
 
@@ -51,6 +52,8 @@ pub(super) struct Forwarder {
     transit_ids: UnitIds,
     forwarded: u64,
     drops: BTreeMap<DropCause, u64>,
+    /// Where the last one was to go; boxed, as there is hardly ever one.
+    foreign: Option<Box<IpAddr>>,
 }
 
 /// What would be lost as the packet before it was.
@@ -90,6 +93,7 @@ impl Forwarder {
             transit_ids: UnitIds::default(),
             forwarded: 0,
             drops: BTreeMap::new(),
+            foreign: None,
         }
     }
 
@@ -143,7 +147,10 @@ impl Forwarder {
             Some(node) if node == self.node => return true,
             Some(node) => self.on_transit(node, std::mem::take(&mut packet.payload), routes),
             None if dst.is_multicast() => return true,
-            None => self.count_drop(DropCause::NoRoute),
+            None => {
+                self.foreign = Some(Box::new(dst));
+                self.count_drop(DropCause::Foreign);
+            }
         }
         false
     }
@@ -259,6 +266,7 @@ impl Forwarder {
             routes: routes.map(route).collect(),
             forwarded: self.forwarded,
             drops: self.drops.clone(),
+            foreign: self.foreign.as_deref().copied(),
             ..RoutingStatus::default()
         }
     }

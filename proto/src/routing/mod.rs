@@ -1,6 +1,7 @@
 //! Routing: what carries datagrams over the packets of links.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,9 @@ pub struct RoutingStatus {
     pub forwarded: u64,
     /// Datagrams dropped, by cause.
     pub drops: BTreeMap<DropCause, u64>,
+    /// Where the last packet of a neighbour was to go that is for no address of this network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<IpAddr>,
     /// What else the protocol counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<Name, u64>,

@@ -5,11 +5,14 @@ use std::net::SocketAddr;
 
 use super::config::LinkConfig;
 use super::scenario::{
-    DeviceConfig, FlowConfig, InterferenceConfig, NodeConfig, PropagationKind, RadioConfig,
-    RadioOverride, RateControl, Scenario,
+    DeviceConfig, FlowConfig, InterferenceConfig, NodeConfig, PropagationConfig, PropagationKind,
+    RadioConfig, RadioOverride, RateControl, Scenario,
 };
 use super::space::{PathLoss, distance_m};
 use crate::base::{AccessCategory, PhyKind};
+
+/// No receiver is so much better than the standard wants.
+const BELOW_SENSITIVITY_DB: f64 = 15.0;
 
 impl Scenario {
     /// What to tell about a scenario without problems, a line each.
@@ -32,6 +35,9 @@ impl Scenario {
             .chain(self.other_addresses())
             .chain(self.names_given_twice())
             .chain(self.other_lengths())
+            .chain(self.weak_links())
+            .chain(self.chosen_rates())
+            .chain(self.vain_losses())
             .collect()
     }
 
@@ -199,6 +205,53 @@ impl Scenario {
             "{whose}: rate_control hears nothing of frames without MAC acknowledgement ({what}): \
              they go at the lowest rate"
         ))
+    }
+
+    /// Radios that choose their bit-rates, and are given one.
+    fn chosen_rates(&self) -> impl Iterator<Item = String> {
+        let is_vain = move |radio: &RadioConfig| {
+            radio.rate_mbps.is_some()
+                && radio.phy != PhyKind::Wire
+                && self.stack.link.chooses_rates(radio)
+        };
+        let all = self.radios().into_iter().filter(move |(_, radio)| is_vain(radio));
+        all.map(|(whose, _)| {
+            format!("{whose}: rate_mbps changes nothing: rate_control chooses among all rates")
+        })
+    }
+
+    /// Links of which the signal is told and which no frame passes, where signals are held against
+    /// noise.
+    fn weak_links(&self) -> impl Iterator<Item = String> {
+        let adds_up = matches!(self.interference, InterferenceConfig::Sinr(_));
+        let links = self.link.iter().enumerate().filter(move |_| adds_up);
+        links.filter_map(|(index, link)| {
+            let signal = link.signal_dbm?;
+            let own = self.node.iter().find(|node| node.name == link.between[0]);
+            let own = link.radio.as_ref().or_else(|| own?.radio.as_ref());
+            let radio = own.map_or_else(|| self.radio.clone(), |own| own.over(&self.radio));
+            if radio.phy == PhyKind::Wire || self.stack.link.chooses_rates(&radio) {
+                return None;
+            }
+            let rate = radio.rate();
+            let wanted = radio.phy().sensitivity_dbm(rate);
+            (signal < wanted - BELOW_SENSITIVITY_DB).then(|| {
+                format!(
+                    "link[{index}]: its signal of {signal} dBm is far below the {wanted:.0} dBm \
+                     that {} Mb/s want: hardly a frame comes",
+                    rate.mbps()
+                )
+            })
+        })
+    }
+
+    /// A loss for all links that links in the file do not have.
+    fn vain_losses(&self) -> Option<String> {
+        let is_vain = self.propagation.loss != PropagationConfig::default().loss
+            && matches!(self.propagation_kind(), PropagationKind::Links);
+        is_vain.then(|| {
+            "propagation.loss changes nothing: each [[link]] says what it loses itself".to_owned()
+        })
     }
 
     /// A radio that asks for the air in slots, which are reckoned without that.

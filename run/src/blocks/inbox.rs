@@ -260,7 +260,8 @@ impl Inbox {
         }
         let (source, local) = (id.flow.source, id.flow.local);
         let (received, next, state) = (0, 0, State::Moving);
-        let file = Incoming { source, local, opened, info, received, next, state };
+        let from = String::new();
+        let file = Incoming { source, from, local, opened, info, received, next, state };
         if let Some(old) = self.incoming.remove(&id.flow) {
             self.remove_part(&old.id());
         }

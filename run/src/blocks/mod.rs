@@ -12,6 +12,7 @@ mod late;
 mod notice;
 mod opening;
 mod overdue;
+mod renumbered;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -120,6 +121,7 @@ impl Exchange {
         hop: &mut Hop,
     ) -> Result<Self> {
         let config = hop.config().clone();
+        renumbered::let_go(&store, plan.node, &plan.names())?;
         let (mut incoming, outgoing) = (store.incoming()?, store.outgoing()?);
         let inbox = inbox::inbox_folder(dir, config.durable);
         let inbox = Inbox::build(inbox, &config, &store, &mut incoming)?;
@@ -141,15 +143,14 @@ impl Exchange {
             hop.keep_blocks();
         }
         // One after the other: there may be more than memory holds.
-        let mut kept: BTreeSet<BlockId> = BTreeSet::new();
+        let mut kept = BTreeSet::new();
         store.each_block(|whole| {
             kept.insert(whole.id);
             hop.restore(now, whole);
         })?;
         let clerk = Clerk::new(store, inbox);
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        let (tasks, todo) = mpsc::channel();
-        let (report, done) = mpsc::channel();
+        let ((tasks, todo), (report, done)) = (mpsc::channel(), mpsc::channel());
         let bell = Arc::clone(&wake);
         let thread = thread::Builder::new().name("blocks".into());
         thread.spawn(move || {
@@ -466,7 +467,7 @@ impl Exchange {
         &self.office.dir
     }
 
-    /// Length of the file with the blocks, which may be longer than what is kept in it.
+    /// What the file with the blocks takes of the disk, which may be more than is kept in it.
     pub fn file_bytes(&self) -> u64 {
         store::file_bytes(&self.office.dir)
     }

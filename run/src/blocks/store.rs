@@ -1,9 +1,10 @@
 //! What survives the daemon: blocks of others, and what is known of files on their way. One file
 //! of an embedded store; each change is there whole or not at all, whenever the daemon ends.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -41,6 +42,7 @@ const INCOMING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("incomin
 const SENDING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("blocks-out");
 const RECEIVING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("receiving");
 const LETTERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("letters");
+const NAMES: TableDefinition<'_, u16, &str> = TableDefinition::new("nodes");
 /// Values by the number of a flow from here.
 type ByFlow<N> = TableDefinition<'static, N, &'static [u8]>;
 /// What earlier versions had in the place of some tables: numbers of flows had 16 bits.
@@ -55,9 +57,9 @@ const FILE: &str = "blocks.redb";
 /// Bytes of what stands before the bytes of a block.
 const FRONT_BYTES: usize = 17;
 
-/// Length of the file of a store in this folder; nothing if there is none.
+/// What the file of a store in this folder takes of the disk; nothing if there is none.
 pub(super) fn file_bytes(dir: &Path) -> u64 {
-    fs::metadata(dir.join(FILE)).map_or(0, |file| file.len())
+    fs::metadata(dir.join(FILE)).map_or(0, |file| file.blocks() * 512)
 }
 
 /// A file that is written and never waited for.
@@ -117,6 +119,8 @@ pub enum Change {
     Letter(BlockId, Bytes),
     /// The program has it.
     NoLetter(BlockId),
+    /// The names of all nodes by their numbers, and no others.
+    Names(BTreeMap<NodeId, String>),
 }
 
 /// What opens the file of a store.
@@ -163,6 +167,11 @@ impl Store {
         let store = store.map_err(|error| error.on_open(&dir.join(FILE)))?;
         let on_disk = || OnDisk::build(dir, config.bytes_of_block().into());
         Ok(Self { file: is_file.then(on_disk).transpose()?, ..store })
+    }
+
+    /// Whether there is one in a folder.
+    pub fn is_in(dir: &Path) -> bool {
+        dir.join(FILE).is_file()
     }
 
     pub(super) fn build(opens: Opens) -> Result<Self, StoreError> {
@@ -260,6 +269,7 @@ impl Store {
                 sending: kept!(write.open_table(SENDING)),
                 receiving: kept!(write.open_table(RECEIVING)),
                 letters: kept!(write.open_table(LETTERS)),
+                names: kept!(write.open_table(NAMES)),
             };
             changes.iter().try_for_each(|change| tables.change(change))?;
         }
@@ -329,6 +339,20 @@ impl Store {
         self.records(INCOMING)
     }
 
+    /// The names of all nodes by their numbers, as they were written down last.
+    ///
+    /// Fails if the store cannot be read.
+    pub fn names(&self) -> Result<BTreeMap<NodeId, String>, StoreError> {
+        let read = kept!(self.database()?.begin_read());
+        let table = kept!(read.open_table(NAMES));
+        let mut names = BTreeMap::new();
+        for entry in kept!(table.iter()) {
+            let (node, name) = kept!(entry);
+            names.insert(NodeId(node.value()), name.value().to_owned());
+        }
+        Ok(names)
+    }
+
     /// All of a table that can be read; what cannot is left out.
     fn records<K: Key + 'static, T: DeserializeOwned>(
         &self,
@@ -352,6 +376,7 @@ struct Tables<'a> {
     sending: Table<'a, u32, &'static [u8]>,
     receiving: Table<'a, &'static str, &'static [u8]>,
     letters: Table<'a, &'static [u8], &'static [u8]>,
+    names: Table<'a, u16, &'static str>,
 }
 
 impl Tables<'_> {
@@ -382,6 +407,12 @@ impl Tables<'_> {
                 drop(kept!(self.letters.insert(&key_of(*id)[..], &block[..])));
             }
             Change::NoLetter(id) => drop(kept!(self.letters.remove(&key_of(*id)[..]))),
+            Change::Names(names) => {
+                kept!(self.names.retain(|_, _| false));
+                for (node, name) in names {
+                    drop(kept!(self.names.insert(node.0, &**name)));
+                }
+            }
         }
         Ok(())
     }

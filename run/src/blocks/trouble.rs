@@ -44,14 +44,14 @@ impl Trouble {
         }
         (self.told, self.is_open) = (Some(now), true);
         let why = self.why.as_deref().unwrap_or_default();
-        Some(format!("nothing can be kept, so nothing is acknowledged: {why}"))
+        Some(format!("blocks cannot be kept, and those are not acknowledged: {why}"))
     }
 
     /// All could be kept. Returns what the log is to say.
     pub(super) fn on_kept(&mut self, now: Instant) -> Option<&'static str> {
         self.failed.take_if(|failed| now.duration_since(*failed) >= CALM)?;
         (self.why, self.has_news) = (None, true);
-        std::mem::take(&mut self.is_open).then_some("what comes is kept and acknowledged again")
+        std::mem::take(&mut self.is_open).then_some("all that comes is kept and acknowledged again")
     }
 
     /// Whether it is so, or was a moment ago.
@@ -82,7 +82,7 @@ mod tests {
             };
             said.extend(line.map(|line| (ms, line)));
         }
-        let why = "nothing can be kept, so nothing is acknowledged: no storage space";
+        let why = "blocks cannot be kept, and those are not acknowledged: no storage space";
         let lines = [0, 60_000, 120_000].map(|ms| (ms, why.to_owned()));
         assert_eq!(said, lines);
         assert_eq!(trouble.news(), Some(Some("no storage space".into())));

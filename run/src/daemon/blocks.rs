@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::DaemonOptions;
 use super::control::{Request, Wished};
 use super::driver::Driver;
-use crate::blocks::StoreError;
+use crate::blocks::{Store, StoreError};
 use crate::sockets::refuse;
 
 /// Whether a daemon carries blocks.
@@ -64,6 +64,7 @@ pub(super) fn keep(driver: &mut Driver, options: &DaemonOptions) -> Result<()> {
     let before = driver.no_blocks().map(str::to_owned);
     match driver.keep_blocks(dir.as_deref(), &options.plan) {
         Ok(()) if before.is_some() => tracing::info!("blocks are carried now"),
+        Ok(()) => tell_of_others(options),
         Err(error) if before.is_none() && is_held(&error) => return Err(error),
         Err(error) if driver.no_blocks() != before.as_deref() => {
             let dir = dir.unwrap_or_default();
@@ -75,6 +76,24 @@ pub(super) fn keep(driver: &mut Driver, options: &DaemonOptions) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// Tells of what is kept beside this node's for nodes that the scenario does not have, as after one
+/// was given another name.
+fn tell_of_others(options: &DaemonOptions) {
+    let Some(dir) = &options.state_dir else { return };
+    let names = options.plan.names();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_node = names.values().any(|known| name == **known);
+        if !is_node && Store::is_in(&entry.path()) {
+            tracing::info!(
+                "{} has what was kept for another node than those of this scenario: if it is of no \
+                 use, remove it",
+                entry.path().display()
+            );
+        }
+    }
 }
 
 /// Whether another daemon has the folder.

@@ -91,6 +91,7 @@ pub enum Request {
 #[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
+    name: String,
     path: PathBuf,
     /// Number of its file.
     file: u64,
@@ -150,7 +151,24 @@ impl Control {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         let file = fs::metadata(&path).map_err(fail)?.ino();
-        Ok(Self { listener, path, file, _made: made, clients: Vec::new() })
+        let (name, clients) = (name.into(), Vec::new());
+        Ok(Self { listener, name, path, file, _made: made, clients })
+    }
+
+    /// Makes the socket anew if its file was taken away, as nobody would find the daemon. Returns
+    /// whether it was.
+    ///
+    /// Fails if that cannot be done.
+    pub fn renew(&mut self) -> Result<bool, ControlError> {
+        let found = fs::symlink_metadata(&self.path);
+        if !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(false);
+        }
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        let mut new = Self::open(dir, &self.name)?;
+        new.clients = std::mem::take(&mut self.clients);
+        *self = new;
+        Ok(true)
     }
 
     /// What to wait on.

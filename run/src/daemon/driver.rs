@@ -307,7 +307,9 @@ impl Driver {
                 None => tracing::info!("nothing comes from {name} any more with another security"),
             }
         }
-        tell(self.neighbours.news(&status.link));
+        let mut news = self.neighbours.news(self.looked, &status.link);
+        news.extend(self.neighbours.foreign(self.looked, &status.routing));
+        tell(news);
     }
 
     fn take_frames(&mut self) -> io::Result<()> {

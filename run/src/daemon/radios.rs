@@ -1,12 +1,10 @@
 //! What goes wrong at the devices of a daemon, told to the log as it begins.
 
-use farhop_proto::base::{Duration, Instant};
+use farhop_proto::base::Instant;
 
+use super::episodes::Episodes;
 use super::neighbours::Line;
 use crate::device::{DeviceStatus, interface};
-
-/// What has not come for so long has ended, and is told of when it comes again.
-const PAUSE: Duration = Duration::from_secs(60);
 
 /// What the log was told of the devices, in their order.
 #[derive(Debug, Default)]
@@ -19,24 +17,6 @@ struct Told {
     own_name: Episodes,
     strangers: Episodes,
     unreachable: Episodes,
-}
-
-/// Something that is counted and comes in episodes.
-#[derive(Debug, Default)]
-struct Episodes {
-    before: u64,
-    last: Option<Instant>,
-}
-
-impl Episodes {
-    /// Takes how often it has come so far. Returns whether an episode begins with that.
-    fn begins(&mut self, now: Instant, count: Option<&u64>) -> bool {
-        let count = count.copied().unwrap_or(0);
-        if count <= std::mem::replace(&mut self.before, count) {
-            return false;
-        }
-        self.last.replace(now).is_none_or(|last| now.since(last) > PAUSE)
-    }
 }
 
 impl Radios {

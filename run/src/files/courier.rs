@@ -427,7 +427,10 @@ impl Courier {
         let inbox = inbox_folder(&office.dir, office.config.durable);
         let incoming = self.incoming.values().filter(is_listed).map(|file| IncomingStatus {
             id: file.id(),
-            from: office.name(file.source),
+            from: match &*file.from {
+                "" => office.name(file.source),
+                from => from.to_owned(),
+            },
             info: file.info.clone(),
             received: file.received,
             state: file.state.clone(),
@@ -462,9 +465,10 @@ mod tests {
     /// A file of 9 bytes that came.
     fn incoming() -> Incoming {
         let (source, local, opened) = (NodeId(3), 7, 1);
-        let (name, sha256) = ("map.png".into(), "ab".into());
+        let (name, sha256, from) = ("map.png".into(), "ab".into(), String::new());
         let info = FileInfo { name, size: 9, sha256, nonce: 1, streamed: false };
-        Incoming { source, local, opened, info, received: 9, next: 1, state: State::Done }
+        let (received, next, state) = (9, 1, State::Done);
+        Incoming { source, from, local, opened, info, received, next, state }
     }
 
     /// One of 5 MB that is sent from here.

@@ -62,6 +62,9 @@ pub struct Outgoing {
 pub struct Incoming {
     /// The node that sends it.
     pub source: NodeId,
+    /// Its name, where that number is another node's by now.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub from: String,
     /// Number of its flow there.
     pub local: u32,
     /// Checksum of the first block, which tells it from other flows of that number.

@@ -170,6 +170,7 @@ fn cause_name(cause: DropCause) -> &'static str {
         DropCause::QueueFull => "queue-full",
         DropCause::Early => "early",
         DropCause::NoRoute => "no-route",
+        DropCause::Foreign => "foreign",
         DropCause::HopLimit => "hop-limit",
         DropCause::Retries => "retries",
         DropCause::Malformed => "malformed",

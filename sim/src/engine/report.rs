@@ -88,7 +88,8 @@ pub struct FlowReport {
     pub delivered_bytes: u64,
     /// Delivered payload over the time that the flow ran, in Mb/s.
     pub goodput_mbps: f64,
-    /// Fraction of datagrams that never arrived (`udp`), 0 to 1; none in a lab without a rate.
+    /// Fraction of datagrams that did not arrive (`udp`), 0 to 1, of those made twice the longest
+    /// delay before the end: others may be on their way. None in a lab without a rate.
     pub loss: Option<f64>,
     /// One-way delay, in milliseconds (`udp`).
     pub delay_ms: Option<Distribution>,

@@ -4,6 +4,7 @@ use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, Mode, RTS_BYTES, mpdu_
 use farhop_proto::base::{
     AccessCategory, Bitrate, Duration, Gap, NodeId, PhyKind, RadioId, RadioSpec, counted,
 };
+use farhop_proto::link::plain::PlainConfig;
 use farhop_proto::stack::{Hop, LinkConfig, Plan, Protection, RadioLinkConfig, RadioPlan};
 use farhop_proto::wire::blindfec;
 use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
@@ -148,7 +149,7 @@ fn limit(
             (packets, two_p.phase() * 2 + there_and_back, "each way")
         }
         LinkConfig::Plain(plain) => {
-            let (packets, time) = packets_an_access(radio, plain.mac_ack, there_and_back);
+            let (packets, time) = packets_an_access(radio, plain, there_and_back);
             (packets, time, "one way at a time")
         }
     };
@@ -164,38 +165,54 @@ fn mbps(packets: u64, time: Duration) -> f64 {
 /// with the mean of its draws.
 fn packets_an_access(
     radio: &RadioPlan,
-    mac_ack: bool,
+    &PlainConfig { mac_ack, queue_packets, .. }: &PlainConfig,
     there_and_back: Duration,
 ) -> (u64, Duration) {
     let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
+    let txop = config.access.of(AccessCategory::default()).txop_us.filter(|_| config.edca);
+    let txop = txop.map_or(Duration::ZERO, |micros| Duration::from_micros(micros.into()));
+    let answered = |answer| phy.sifs() + phy.air_time(answer, radio.ack_rate) + there_and_back;
     let is_qos = !mac_ack || config.edca || matches!(phy.kind, PhyKind::N | PhyKind::Ac);
     let mpdu = mpdu_bytes(is_qos, PACKET_BYTES);
     let mut ampdu = phy.ampdu(rate);
     ampdu.push(mpdu);
     let most = if mac_ack && phy.mcs(rate).is_some() { usize::from(config.aggregate) } else { 1 };
+    let most = most.min(queue_packets);
     while ampdu.mpdus() < most && phy.has_room(ampdu, mpdu, rate) {
-        ampdu.push(mpdu);
+        let mut longer = ampdu;
+        longer.push(mpdu);
+        let bytes = longer.bytes();
+        let time = announcement(radio, bytes, there_and_back)
+            + phy.air_time(bytes, rate)
+            + answered(BLOCK_ACK_BYTES);
+        if !txop.is_zero() && time > txop {
+            break;
+        }
+        ampdu = longer;
     }
     let (psdu, answer) = match ampdu.mpdus() {
         1 => (phy.psdu_bytes(mpdu, rate), ACK_BYTES),
         _ => (ampdu.bytes(), BLOCK_ACK_BYTES),
     };
-    let answered = phy.sifs() + phy.air_time(answer, radio.ack_rate) + there_and_back;
-    let exchange = phy.air_time(psdu, rate) + if mac_ack { answered } else { Duration::ZERO };
-    let txop = config.access.of(AccessCategory::default()).txop_us.filter(|_| config.edca);
-    let txop = txop.map_or(Duration::ZERO, |micros| Duration::from_micros(micros.into()));
+    let answered = if mac_ack { answered(answer) } else { Duration::ZERO };
+    let exchange = phy.air_time(psdu, rate) + answered;
+    let announced = announcement(radio, psdu, there_and_back);
+    // RTS and CTS are for all of a TXOP, CTS to oneself for the frame behind it.
+    let (once, exchange) = match config.rts_threshold.is_some_and(|most| psdu > most) {
+        true => (announced, exchange),
+        false => (Duration::ZERO, announced + exchange),
+    };
     // A TXOP goes on after SIFS while the whole next exchange fits.
-    let more = txop.saturating_sub(exchange).div_duration(phy.sifs() + exchange);
+    let more = txop.saturating_sub(once + exchange).div_duration(phy.sifs() + exchange);
     // What is acknowledged contends, whatever the gap before other frames.
     let gap = if mac_ack { Gap::Backoff } else { radio.spec.gap };
     let gap = RadioSpec { gap, ..radio.spec }.mean_gap();
-    let announced = announcement(radio, psdu, there_and_back);
-    let time = gap + announced + exchange + (phy.sifs() + exchange) * more;
+    let time = gap + once + exchange + (phy.sifs() + exchange) * more;
     (ampdu.mpdus() as u64 * (1 + more), time)
 }
 
 /// What goes before a frame of so many bytes so that others leave it the air, with the pauses
-/// behind it. Within a TXOP it goes once.
+/// behind it.
 fn announcement(radio: &RadioPlan, psdu: usize, there_and_back: Duration) -> Duration {
     let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
     let is_protected = config.protection == Protection::CtsToSelf;

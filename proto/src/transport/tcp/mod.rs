@@ -135,7 +135,8 @@ impl Tcp {
         let header = Header::default();
         let packet = tcp::encode(end.local, end.remote, &header, std::iter::empty(), 0);
         let wire_flow = ip::flow(&packet);
-        // Any number will do where nobody guesses; the ports keep the two ends apart.
+        // Nobody guesses here: the ports keep the two ends apart, and the clock one connection of
+        // them from the next (`poll_syn`).
         let mix = end.local.ip().to_bits() ^ (u32::from(end.local.port()) << 16);
         Self {
             sender: Sender::build(&config),
@@ -219,6 +220,10 @@ impl Tcp {
     fn poll_syn(&mut self, now: Instant) -> Option<Bytes> {
         if !std::mem::take(&mut self.handshake.to_send) {
             return None;
+        }
+        if self.handshake.tries == 0 {
+            // RFC 9293, 3.4.1: a clock that counts each 4 us.
+            self.initial = self.initial.add((now.as_nanos() / 4_000) as u32);
         }
         self.handshake.sent = Some(now);
         self.handshake.tries += 1;

@@ -53,6 +53,8 @@ pub(super) struct Receiver {
     duplicate: Option<Island>,
     largest: u64,
     ack_now: bool,
+    /// Data came since the last acknowledgement (`ICSK_ACK_SCHED`).
+    is_scheduled: bool,
     delayed: Option<Instant>,
     compressed: Option<Instant>,
     compressed_acks: u32,
@@ -100,6 +102,7 @@ impl Receiver {
             duplicate: None,
             largest: 0,
             ack_now: false,
+            is_scheduled: false,
             delayed: None,
             compressed: None,
             compressed_acks: 0,
@@ -170,6 +173,7 @@ impl Receiver {
         mut deliver: impl FnMut(Bytes),
     ) {
         self.counts.segments += 1;
+        self.is_scheduled = true;
         let right = left + payload.len() as u64;
         if fin && right <= self.next + self.window {
             self.end = Some(right);
@@ -399,7 +403,8 @@ impl Receiver {
         self.compressed = None;
         self.compressed_acks = 0;
         self.duplicate = None;
-        if self.quick > 0 {
+        // Answers to what does not count at all are none of those (`tcp_dec_quickack_mode`).
+        if std::mem::take(&mut self.is_scheduled) && self.quick > 0 {
             self.quick -= 1;
             if self.quick == 0 {
                 self.wait = self.delayed_ack.min;

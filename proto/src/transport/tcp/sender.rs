@@ -154,13 +154,14 @@ pub(super) struct Sender {
 impl Sender {
     pub(super) fn build(config: &TcpConfig) -> Self {
         let start = ORIGIN + 1;
-        let window = Window { cwnd: config.initial_window, ssthresh: NO_THRESHOLD, count: 0 };
+        let initial_window = config.initial_window.min(config.max_window);
+        let window = Window { cwnd: initial_window, ssthresh: NO_THRESHOLD, count: 0 };
         Self {
             recovery: config.recovery_with(config.sack),
             undo: config.undo,
             ecn: false,
             counting: config.counting,
-            initial_window: config.initial_window,
+            initial_window,
             max_window: config.max_window,
             min_rto: config.min_rto,
             tick: config.tick,

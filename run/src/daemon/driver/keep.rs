@@ -44,6 +44,8 @@ impl Driver {
         match opened.and_then(|store| Exchange::build(store, dir, plan, now, hop)) {
             Ok(exchange) => {
                 (self.exchange, self.no_blocks) = (Some(exchange), None);
+                // What is due of it since time began is not late.
+                self.begun = None;
                 Ok(())
             }
             Err(error) => {

@@ -56,6 +56,7 @@ pub(super) struct Web {
 
 /// One object on its way.
 struct Connection {
+    port: u16,
     at_reader: FlowId,
     at_server: FlowId,
     began: Instant,
@@ -114,11 +115,14 @@ impl Web {
 
     /// Asks for an object over a new connection.
     fn ask(&mut self, net: &mut Net<'_>, bytes: u64) {
-        let place = self.connections.iter().position(|connection| connection.over == [true; 2]);
+        // What is left of an earlier connection of these ports must not take what is this one's.
+        let port = FIRST_PORT + self.opened;
+        self.opened = (self.opened + 1) % PORTS;
+        let is_over = |connection: &Connection| connection.over == [true; 2];
+        let same = self.connections.iter().position(|old| is_over(old) && old.port == port);
+        let place = same.or_else(|| self.connections.iter().position(is_over));
         let old = place.map(|place| &self.connections[place]);
         let old = old.map(|old| (old.at_reader, old.at_server));
-        let port = FIRST_PORT + self.opened % PORTS;
-        self.opened = self.opened.wrapping_add(1) % PORTS;
         let ends = Ends { nodes: [net.to, net.from], ports: [port, net.port] };
         let (client, listener) = (self.tcp.clone(), self.tcp.clone());
         let at_reader = net.add(ends, 0, old.map(|old| old.0), |end| {
@@ -133,6 +137,7 @@ impl Web {
         let message = Message { flow: at_reader, payload, finish: false };
         net.world.nodes[net.to].stack.flows.handle_tx(&mut Cx::new(reader), message);
         let connection = Connection {
+            port,
             at_reader,
             at_server,
             began: net.now,

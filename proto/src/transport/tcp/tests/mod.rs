@@ -10,6 +10,7 @@ mod acks;
 mod connection;
 mod ecn;
 mod kernel;
+mod kernel_receiver;
 mod probes;
 mod rates;
 mod recovery;
