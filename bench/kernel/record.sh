@@ -50,9 +50,11 @@ tshark -r "$sender" -T fields $(printf -- '-e %s ' $fields) 2>/dev/null > "$dir/
 # none of the packets sent contradicts. Ticks begin when retransmission timers go off.
 awk -F'\t' -v port="$port" '
     FNR == 1 { start = $1 }
+    $8 == "" { next }
     { at = $1 - start; is_own = $2 == port }
     FNR == NR && is_own {
-        if (base == "") base = $8 - 100
+        # Also where one before was refused.
+        if (base == "" || $3 == "True" || $3 == 1) { base = $8 - 100; ahead = "" }
         gap = ($8 - base) / 1000 - at
         if (gap > ahead || ahead == "") ahead = gap
     }
@@ -88,7 +90,8 @@ awk -F'\t' -v port="$port" '
     $8 == "" { next }
     { at = $1 - start; is_own = $2 != port; is_syn = $3 == "True" || $3 == 1 }
     FNR == NR && is_own {
-        if (base == "") base = $8 - 100
+        # Also where one before was refused.
+        if (base == "" || $3 == "True" || $3 == 1) { base = $8 - 100; ahead = "" }
         gap = ($8 - base) / 1000 - at
         if (gap > ahead || ahead == "") ahead = gap
     }

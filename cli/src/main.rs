@@ -119,7 +119,8 @@ impl From<farhop_run::lab::LabError> for Failure {
 
 impl From<farhop_run::keys::KeysError> for Failure {
     fn from(error: farhop_run::keys::KeysError) -> Self {
-        let is_of_command = matches!(error, farhop_run::keys::KeysError::Name { .. });
+        use farhop_run::keys::KeysError::{Name, Unknown};
+        let is_of_command = matches!(error, Name { .. } | Unknown { .. });
         match is_of_command || error.is_of_folder() {
             true => Self::input(error.to_string()),
             false => Self::Failed(error.to_string()),

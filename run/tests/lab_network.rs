@@ -421,7 +421,7 @@ fn killed_lab() -> Outcome {
     let seen = seen.stdout(Stdio::piped()).output()?;
     let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
     assert!(seen.contains("farhop0:") && seen.contains("radio0:"), "{seen}");
-    assert!(lab::exec(&killed, "nobody", &["true".into()]).to_string().contains("hill, valley"));
+    assert!(lab::exec(&killed, "nobody", &["true"]).to_string().contains("hill, valley"));
 
     let mut strays = [
         in_node(&killed, "hill", &["sleep", "60"])?.spawn()?,

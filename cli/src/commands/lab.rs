@@ -1,5 +1,6 @@
 //! `farhop lab`: a scenario with real daemons, kernel TCP and an emulated air.
 
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
@@ -78,7 +79,7 @@ enum Command {
         node: String,
         /// The program and its arguments.
         #[arg(last = true, required = true)]
-        command: Vec<String>,
+        command: Vec<OsString>,
     },
     /// Ends the daemon of a node at once, as a power cut does.
     ///

@@ -238,7 +238,7 @@ impl Scenario {
             (signal < wanted - BELOW_SENSITIVITY_DB).then(|| {
                 format!(
                     "link[{index}]: its signal of {signal} dBm is far below the {wanted:.0} dBm \
-                     that {} Mb/s want: hardly a frame comes",
+                     that {} Mb/s wants: hardly a frame comes",
                     rate.mbps()
                 )
             })
@@ -675,5 +675,38 @@ mod tests {
         assert!(told[0].starts_with("radio: sense_dbm of -70.0 lies above the -80.0 dBm"));
         let told = notes("", r#", "radio": { "sense_dbm": -40 }"#);
         assert!(told.len() == 1 && told[0].starts_with("radio of node a"), "{told:?}");
+    }
+
+    /// What is told of two radios with a link between them.
+    fn of_link(before: &str, link: &str) -> Vec<String> {
+        let text = format!(
+            r#"{{ "name": "x", {before}, "node": [{{ "name": "a" }}, {{ "name": "b" }}],
+                 "link": [{{ "between": ["a", "b"] {link} }}] }}"#
+        );
+        let scenario: Scenario = serde_json::from_str(&text).expect("a good scenario");
+        scenario.notes()
+    }
+
+    #[test]
+    fn a_signal_that_no_frame_is_decoded_from_is_told() {
+        let sinr = r#""radio": { "phy": "802.11a", "rate_mbps": 54 },
+                      "interference": { "kind": "sinr" }"#;
+        let told = of_link(sinr, r#", "signal_dbm": -120"#);
+        assert!(told.len() == 1 && told[0].starts_with("link[0]: its signal of -120 dBm is far"));
+        assert!(told[0].ends_with("54 Mb/s wants: hardly a frame comes"), "{told:?}");
+        assert!(of_link(sinr, r#", "signal_dbm": -60"#).is_empty());
+        let threshold = r#""radio": { "phy": "802.11a", "rate_mbps": 54 }"#;
+        assert!(of_link(threshold, r#", "signal_dbm": -120"#).is_empty(), "as it says");
+    }
+
+    #[test]
+    fn a_rate_beside_a_control_that_chooses_is_told_and_so_is_a_loss_of_no_link() {
+        let arf = r#""radio": { "phy": "802.11a", "rate_mbps": 24, "rate_control": "arf" }"#;
+        let told = of_link(arf, "");
+        assert!(told.len() == 1 && told[0].starts_with("radio: rate_mbps changes nothing"));
+        let alone = r#""radio": { "phy": "802.11a", "rate_control": "arf" }"#;
+        assert!(of_link(alone, "").is_empty());
+        let told = of_link(r#""propagation": { "loss": 0.5 }"#, "");
+        assert!(told.len() == 1 && told[0].starts_with("propagation.loss changes nothing"));
     }
 }

@@ -26,7 +26,8 @@ pub(super) fn let_go(
     let has_moved = |(number, name): &(&NodeId, &String)| names.get(number) != Some(name);
     let moved: BTreeSet<NodeId> = before.iter().filter(has_moved).map(|(node, _)| *node).collect();
     // Where this node's own number is another, nothing of it is known by that anywhere.
-    let concerns = |other: NodeId| moved.contains(&other) || moved.contains(&node);
+    let is_own = !before.is_empty() && before.get(&node) != names.get(&node);
+    let concerns = |other: NodeId| is_own || moved.contains(&other);
     let mut changes = Vec::new();
     store.each_block(|whole| {
         if concerns(whole.id.flow.source) || concerns(whole.shape.destination) {
@@ -34,7 +35,7 @@ pub(super) fn let_go(
         }
     })?;
     let blocks = changes.len();
-    let failed = || State::Failed("nodes have other numbers since the file was changed".into());
+    let failed = || State::Failed("nodes have other numbers now: send it again".into());
     for mut file in store.outgoing()? {
         if file.state == State::Moving && concerns(file.to) {
             file.state = failed();
@@ -63,8 +64,8 @@ pub(super) fn let_go(
     if !changes.is_empty() {
         let moved: Vec<&str> = moved.iter().map(|node| &*before[node]).collect();
         tracing::warn!(
-            "{} had other numbers in the file when something was kept here: {}, and what was under \
-             way to or from them, are given up",
+            "{} had other numbers in the scenario when something was kept here: {}, and what was \
+             under way to or from them, are given up",
             moved.join(", "),
             counted(blocks as u64, "block"),
         );
@@ -149,9 +150,9 @@ mod tests {
         assert_eq!((&*came[0].from, &came[0].state), ("", &State::Moving));
         assert_eq!((&*came[1].from, &came[1].state), ("farm", &State::Done), "it is not new's");
         assert_eq!(let_go(&store, NodeId(1), &after).expect("it is written down"), 0);
-        // The number of this node itself.
-        let after = names(&["valley", "hill", "lake", "new", "farm"]);
-        assert_eq!(let_go(&store, NodeId(2), &after).expect("it can be written"), 1);
+        // The number of this node itself, to one that nobody had.
+        let after = names(&["other", "valley", "lake", "new", "farm", "hill"]);
+        assert_eq!(let_go(&store, NodeId(6), &after).expect("it can be written"), 1);
         store.each_block(|whole| panic!("{:?} is kept", whole.id)).expect("it can be read");
         let is_failed = |file: &Outgoing| matches!(file.state, State::Failed(_));
         assert!(store.outgoing().expect("files").iter().all(is_failed));

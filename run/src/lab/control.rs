@@ -1,6 +1,7 @@
 //! Running programs inside a lab, and taking labs down from outside.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -29,7 +30,7 @@ const NODE_VARIABLE: &str = "FARHOP_LAB_NODE";
 /// for the air. Returns only if that fails.
 ///
 /// To be called before the process has other threads.
-pub fn exec(lab: &LabState, node: &str, command: &[String]) -> LabError {
+pub fn exec(lab: &LabState, node: &str, command: &[impl AsRef<OsStr>]) -> LabError {
     // Inside, an ordinary user looks like root, whose folder is another one.
     let runtime = labs_dir();
     match enter(lab, node) {
@@ -42,7 +43,7 @@ pub fn exec(lab: &LabState, node: &str, command: &[String]) -> LabError {
             command.args(words).env(LAB_VARIABLE, lab.mark()).env(NODE_VARIABLE, node);
             command.envs(runtime.parent().map(|dir| ("FARHOP_RUNTIME_DIR", dir)));
             let error = command.exec();
-            not_run(program, node, &error)
+            not_run(&program.as_ref().to_string_lossy(), node, &error)
         }
     }
 }

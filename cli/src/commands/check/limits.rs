@@ -182,9 +182,11 @@ fn packets_an_access(
         let mut longer = ampdu;
         longer.push(mpdu);
         let bytes = longer.bytes();
-        let time = announcement(radio, bytes, there_and_back)
+        // A TXOP is of air time: the way does not count.
+        let time = announcement(radio, bytes, Duration::ZERO)
             + phy.air_time(bytes, rate)
-            + answered(BLOCK_ACK_BYTES);
+            + phy.sifs()
+            + phy.air_time(BLOCK_ACK_BYTES, radio.ack_rate);
         if !txop.is_zero() && time > txop {
             break;
         }

@@ -661,4 +661,33 @@ mod tests {
         assert!(said.contains("no acknowledgement comes in time: 100 us are waited"), "{said}");
         assert!(said.contains("SIFS take 149 us") && !said.contains("about"), "{said}");
     }
+
+    #[test]
+    fn the_txop_and_the_queue_bound_what_goes_together() {
+        let of = |radio: &str, queue: &str| {
+            let text = format!(
+                "name = \"x\"\nradio = {{ {radio} }}\nstack.link = {{ kind = \"plain\" {queue} }}\n\
+                 node = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n[[link]]\n\
+                 between = [\"a\", \"b\"]\ndistance_km = 2\n"
+            );
+            let said = describe(&toml::from_str(&text).expect("a good scenario"));
+            let (_, limit) = said.split_once("about ").expect("a limit");
+            limit.split(' ').next().expect("a word").parse::<f64>().expect("a number")
+        };
+        let n = "phy = \"802.11n\", edca = true, access.best_effort.txop_us =";
+        // AIFS of 43 us, a draw of 67.5, 36 of preamble, symbols of 4 us for so many MPDUs of 1,544
+        // bytes, SIFS of 16, a block acknowledgement in 32, and 13.3 of way.
+        for (txop, mpdus, symbols) in [(500.0, 2.0, 96.0), (2_000.0, 10.0, 476.0)] {
+            let right = mpdus * 12_000.0 / (43.0 + 67.5 + 36.0 + symbols * 4.0 + 48.0 + 13.3);
+            let found = of(&format!("{n} {txop}"), "");
+            assert!((found - right).abs() < 0.1, "{txop}: {found}, and {right} is right");
+        }
+        let ac = "phy = \"802.11ac\", width_mhz = 80, streams = 2";
+        assert!((of(ac, ", queue_packets = 5") - 209.2).abs() < 0.5, "as the simulator has it");
+        // CTS to oneself goes before each frame of a TXOP, RTS and CTS once.
+        let g = "phy = \"802.11g\", mixed = true, edca = true, access.best_effort.txop_us = 3000";
+        let cts = of(&format!("{g}, protection = \"cts-to-self\""), "");
+        let rts = of(&format!("{g}, rts_threshold = 100"), "");
+        assert!((cts - 21.86).abs() < 0.05 && (rts - 31.23).abs() < 0.05, "{cts} {rts}");
+    }
 }
