@@ -51,7 +51,7 @@ fn what_is_refused_makes_no_folder() {
     let folder = Folder::new("keys-refused");
     let none = folder.file("none");
     let out = farhop(&["keys", "revoke", "hill", "--keys", &none]);
-    assert_eq!(out.status.code(), Some(1), "{}", stderr(&out));
+    assert_eq!(out.status.code(), Some(2), "{}", stderr(&out));
     assert!(!std::fs::exists(&none).expect("it can be seen"));
     // A key itself can be revoked before anything is known of it.
     let (key, fingerprint) = line(&folder, "other");
