@@ -44,70 +44,63 @@ sender=$(sed -n 1p <<< "$ends") receiver=$(sed -n 2p <<< "$ends")
 fields="frame.time_epoch tcp.dstport tcp.flags.syn tcp.seq tcp.ack tcp.len tcp.window_size_value
     tcp.options.timestamp.tsval tcp.options.timestamp.tsecr tcp.options.wscale.shift
     tcp.options.sack_le tcp.options.sack_re tcp.flags.push"
-# shellcheck disable=SC2046
-tshark -r "$sender" -T fields $(printf -- '-e %s ' $fields) 2>/dev/null > "$dir/rows"
-# The clock of the recording is that of the timestamps, in whole milliseconds: the least time that
-# none of the packets sent contradicts. Ticks begin when retransmission timers go off.
-awk -F'\t' -v port="$port" '
+rows() {
+    # shellcheck disable=SC2046
+    tshark -r "$1" -T fields $(printf -- '-e %s ' $fields) 2>/dev/null > "$dir/rows"
+}
+# The clock of a recording is that of its own end's timestamps, in whole milliseconds: the least
+# time that none of the packets sent contradicts. It reads the rows twice, the first time for that.
+# shellcheck disable=SC2016
+clock='
     FNR == 1 { start = $1 }
     $8 == "" { next }
-    { at = $1 - start; is_own = $2 == port }
+    { at = $1 - start; is_own = ($2 == port) == is_sender; is_syn = $3 == "True" || $3 == 1 }
     FNR == NR && is_own {
         # Also where one before was refused.
-        if (base == "" || $3 == "True" || $3 == 1) { base = $8 - 100; ahead = "" }
+        if (base == "" || is_syn) { base = $8 - 100; ahead = "" }
         gap = ($8 - base) / 1000 - at
         if (gap > ahead || ahead == "") ahead = gap
     }
     FNR == NR { next }
     { at += ahead }
+    function blocks(    text, count, left, right, block) {
+        count = split($11, left, ","); split($12, right, ",")
+        for (block = 1; block <= count; block++) text = text " " left[block] "-" right[block]
+        return text
+    }'
+
+rows "$sender"
+# Ticks begin when retransmission timers go off.
+awk -F'\t' -v port="$port" -v is_sender=1 "$clock"'
     is_own && $6 > 0 && ($4 in sent) && at - last > 0.03 {
         step = int(at * 1000 + 0.5) % 4
         if (++steps[step] > most) { most = steps[step]; tick = step }
     }
     is_own && $6 > 0 { sent[$4] = 1 }
     { last = at }
-    $3 == "True" || $3 == 1 {
+    is_syn {
         if (is_own) { syn = at } else { round = at - syn; window = $7; shift = $10; open = at }
         next
     }
     is_own && $6 > 0 { line[++lines] = sprintf("%d D %d %d", at * 1e6, $4, $6) }
     !is_own {
-        text = sprintf("%d A %d %d %d", at * 1e6, $5, $7 * 2 ^ shift, $9 - base)
-        count = split($11, left, ","); split($12, right, ",")
-        for (block = 1; block <= count; block++) text = text " " left[block] "-" right[block]
-        line[++lines] = text
+        head = sprintf("%d A %d %d %d", at * 1e6, $5, $7 * 2 ^ shift, $9 - base)
+        line[++lines] = head blocks()
     }
     END {
         printf "%d S %d %d %d\n", open * 1e6, round * 1e6, window, (4 - tick) % 4 * 1000 + 10
         for (place = 1; place <= lines; place++) print line[place]
     }' "$dir/rows" "$dir/rows" > "$out"
 
-# The receiver's clock is that of its timestamps, too.
-# shellcheck disable=SC2046
-tshark -r "$receiver" -T fields $(printf -- '-e %s ' $fields) 2>/dev/null > "$dir/rows"
-awk -F'\t' -v port="$port" '
-    FNR == 1 { start = $1 }
-    $8 == "" { next }
-    { at = $1 - start; is_own = $2 != port; is_syn = $3 == "True" || $3 == 1 }
-    FNR == NR && is_own {
-        # Also where one before was refused.
-        if (base == "" || $3 == "True" || $3 == 1) { base = $8 - 100; ahead = "" }
-        gap = ($8 - base) / 1000 - at
-        if (gap > ahead || ahead == "") ahead = gap
-    }
-    FNR == NR { next }
-    { at += ahead }
+rows "$receiver"
+awk -F'\t' -v port="$port" -v is_sender=0 "$clock"'
     is_syn { if (is_own) answered = at; next }
     !is_own && $6 == 0 && !is_open { printf "%d S %d\n", at * 1e6, (at - answered) * 1e6; is_open = 1 }
     !is_own && $6 > 0 {
         printf "%d D %d %d %d %d\n", at * 1e6, $4, $6, $9 - base, $13 == "True" || $13 == 1
     }
-    is_own {
-        text = sprintf("%d A %d", at * 1e6, $5)
-        count = split($11, left, ","); split($12, right, ",")
-        for (block = 1; block <= count; block++) text = text " " left[block] "-" right[block]
-        print text
-    }' "$dir/rows" "$dir/rows" > "$(dirname "$out")/receiver-$(basename "$out")"
+    is_own { print sprintf("%d A %d", at * 1e6, $5) blocks() }
+    ' "$dir/rows" "$dir/rows" > "$(dirname "$out")/receiver-$(basename "$out")"
 
 # What the application did, as far as it can be told.
 cd "$root"

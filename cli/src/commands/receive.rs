@@ -207,7 +207,8 @@ impl Receiving<'_> {
     /// Tells the daemon that a file was fetched, until it has written that down: if it begins anew
     /// before, it knows nothing of it.
     ///
-    /// Fails if it is interrupted and that takes long: then the next command does what is left.
+    /// Fails if it is interrupted and that takes long, or the daemon does not answer: then the next
+    /// command does what is left.
     fn confirm(&self, id: &str) -> Result<(), Failure> {
         let mut patience = SOON;
         let begun = Instant::now();
@@ -219,9 +220,9 @@ impl Receiving<'_> {
                 Ok(Told { is_kept: true }) => return Ok(()),
                 // Somebody has dropped it.
                 Err(_) if self.waits(id) == Some(false) => return Ok(()),
-                _ if interrupt::has_come() && begun.elapsed() > LONG => {
-                    return Err(Failure::Interrupted);
-                }
+                // It writes: that is soon done.
+                Ok(_) if begun.elapsed() < LONG => thread::sleep(patience),
+                _ if interrupt::has_come() => return Err(Failure::Interrupted),
                 _ => thread::sleep(patience),
             }
             patience = (patience * 2).min(TICK);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Error;
@@ -17,6 +18,7 @@ use super::inbox::{Inbox, refusal_of};
 use super::late::{AGAIN, Late};
 use super::store::{Change, Store, StoreError};
 use super::trouble::Trouble;
+use crate::device::os;
 use crate::files::{Incoming, Outgoing, Part, State};
 use crate::sockets::{Receiving, Sending};
 
@@ -137,8 +139,22 @@ impl Clerk {
         self.store.sending().expect("it can be read")
     }
 
+    /// Starts the thread, which rings the bell when it has done something. Returns where tasks go
+    /// and where it says what was done. It ends when nobody can give it any more.
+    ///
+    /// Fails if the machine has no thread left.
+    pub(super) fn start(self, bell: Arc<OwnedFd>) -> io::Result<(Sender<Task>, Receiver<Done>)> {
+        let ((tasks, todo), (report, done)) = (mpsc::channel(), mpsc::channel());
+        thread::Builder::new().name("blocks".into()).spawn(move || {
+            // The loop that makes it may be punctual by now.
+            os::be_like_others();
+            self.run(&todo, &report, &bell);
+        })?;
+        Ok((tasks, done))
+    }
+
     /// Does tasks until nobody can give any more.
-    pub(super) fn run(mut self, tasks: &Receiver<Task>, done: &Sender<Done>, wake: &Arc<OwnedFd>) {
+    fn run(mut self, tasks: &Receiver<Task>, done: &Sender<Done>, bell: &OwnedFd) {
         while let Some(mut together) = self.next_tasks(tasks) {
             let more = std::iter::from_fn(|| tasks.try_recv().ok()).take(TOGETHER - 1);
             together.extend(more);
@@ -150,7 +166,7 @@ impl Clerk {
                 }
             }
             // It fails only if nobody has looked for very long.
-            let _ = rustix::io::write(wake.as_fd(), &1_u64.to_ne_bytes());
+            let _ = rustix::io::write(bell.as_fd(), &1_u64.to_ne_bytes());
         }
     }
 

@@ -23,8 +23,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::sync::mpsc::{Receiver, Sender};
 
 use anyhow::{Context as _, Result, ensure};
 use farhop_proto::base::{Instant, NodeId};
@@ -46,7 +45,6 @@ pub(crate) use self::opening::{FIRST_BYTES, Kind, Opening, front, kind_of, read}
 pub(crate) use self::overdue::Coming;
 use self::overdue::Overdue;
 pub use self::store::{Change, Store, StoreError};
-use crate::device::os;
 use crate::files::{Courier, FilesStatus, SendFile, State};
 use crate::sockets::{Sockets, SocketsStatus, Wish};
 
@@ -148,16 +146,8 @@ impl Exchange {
             kept.insert(whole.id);
             hop.restore(now, whole);
         })?;
-        let clerk = Clerk::new(store, inbox);
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        let ((tasks, todo), (report, done)) = (mpsc::channel(), mpsc::channel());
-        let bell = Arc::clone(&wake);
-        let thread = thread::Builder::new().name("blocks".into());
-        thread.spawn(move || {
-            // The loop that makes it may be punctual by now.
-            os::be_like_others();
-            clerk.run(&todo, &report, &bell);
-        })?;
+        let (tasks, done) = Clerk::new(store, inbox).start(Arc::clone(&wake))?;
         let (node, names, dir) = (plan.node, plan.names(), dir.into());
         let sockets = Sockets::build(&config, (plan.node, &kept), sending, receiving);
         Ok(Self {

@@ -14,7 +14,7 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
     Database, Key, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
-    StorageBackend, Table, TableDefinition, TableHandle as _,
+    StorageBackend, Table, TableDefinition, TableError, TableHandle as _, WriteTransaction,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -269,7 +269,7 @@ impl Store {
                 sending: kept!(write.open_table(SENDING)),
                 receiving: kept!(write.open_table(RECEIVING)),
                 letters: kept!(write.open_table(LETTERS)),
-                names: kept!(write.open_table(NAMES)),
+                write: &write,
             };
             changes.iter().try_for_each(|change| tables.change(change))?;
         }
@@ -339,13 +339,17 @@ impl Store {
         self.records(INCOMING)
     }
 
-    /// The names of all nodes by their numbers, as they were written down last.
+    /// The names of all nodes by their numbers, as they were written down last; none if they
+    /// never were.
     ///
     /// Fails if the store cannot be read.
     pub fn names(&self) -> Result<BTreeMap<NodeId, String>, StoreError> {
         let read = kept!(self.database()?.begin_read());
-        let table = kept!(read.open_table(NAMES));
         let mut names = BTreeMap::new();
+        let table = match read.open_table(NAMES) {
+            Err(TableError::TableDoesNotExist(_)) => return Ok(names),
+            table => kept!(table),
+        };
         for entry in kept!(table.iter()) {
             let (node, name) = kept!(entry);
             names.insert(NodeId(node.value()), name.value().to_owned());
@@ -368,15 +372,16 @@ impl Store {
     }
 }
 
-/// All tables, while they are changed.
+/// The tables, while they are changed.
 struct Tables<'a> {
+    /// For one that hardly ever is.
+    write: &'a WriteTransaction,
     blocks: Table<'a, &'static [u8], &'static [u8]>,
     outgoing: Table<'a, u32, &'static [u8]>,
     incoming: Table<'a, &'static str, &'static [u8]>,
     sending: Table<'a, u32, &'static [u8]>,
     receiving: Table<'a, &'static str, &'static [u8]>,
     letters: Table<'a, &'static [u8], &'static [u8]>,
-    names: Table<'a, u16, &'static str>,
 }
 
 impl Tables<'_> {
@@ -408,9 +413,10 @@ impl Tables<'_> {
             }
             Change::NoLetter(id) => drop(kept!(self.letters.remove(&key_of(*id)[..]))),
             Change::Names(names) => {
-                kept!(self.names.retain(|_, _| false));
+                let mut table = kept!(self.write.open_table(NAMES));
+                kept!(table.retain(|_, _| false));
                 for (node, name) in names {
-                    drop(kept!(self.names.insert(node.0, &**name)));
+                    drop(kept!(table.insert(node.0, &**name)));
                 }
             }
         }

@@ -38,6 +38,8 @@ const UNREAD_BYTES: usize = 64 << 10;
 const ANSWERS: usize = 8;
 /// How long a client that asks nothing more may leave its answers unread.
 const UNREAD: StdDuration = StdDuration::from_secs(10);
+/// How often it is looked whether the socket is still there.
+const LOOK: StdDuration = StdDuration::from_secs(2);
 
 /// What a client may ask.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +99,10 @@ pub struct Control {
     file: u64,
     _made: Made,
     clients: Vec<Client>,
+    /// When it was last looked whether the file is there.
+    looked: StdInstant,
+    /// Why it could not be made anew then, if it had to be.
+    trouble: Option<String>,
 }
 
 #[derive(Debug)]
@@ -151,8 +157,26 @@ impl Control {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         let file = fs::metadata(&path).map_err(fail)?.ino();
-        let (name, clients) = (name.into(), Vec::new());
-        Ok(Self { listener, name, path, file, _made: made, clients })
+        let (name, clients, looked) = (name.into(), Vec::new(), StdInstant::now());
+        Ok(Self { listener, name, path, file, _made: made, clients, looked, trouble: None })
+    }
+
+    /// Looks now and then whether the file is still there, and renews the socket if not. Tells the
+    /// log.
+    pub fn keep(&mut self) {
+        if self.looked.elapsed() < LOOK {
+            return;
+        }
+        self.looked = StdInstant::now();
+        let renewed = self.renew().map_err(|error| error.to_string());
+        match &renewed {
+            Ok(true) => tracing::warn!("the control socket was taken away, and is made anew"),
+            Err(why) if self.trouble.as_ref() != Some(why) => {
+                tracing::warn!("the control socket was taken away: {why}");
+            }
+            _ => {}
+        }
+        self.trouble = renewed.err();
     }
 
     /// Makes the socket anew if its file was taken away, as nobody would find the daemon. Returns

@@ -348,9 +348,6 @@ struct Serving<'a> {
     is_realtime: bool,
 }
 
-/// How often it is looked whether the control socket is still there.
-const SOCKET_LOOK: Duration = Duration::from_secs(2);
-
 fn serve(
     serving: &mut Serving<'_>,
     driver: &mut Driver,
@@ -359,7 +356,6 @@ fn serve(
 ) -> anyhow::Result<()> {
     let start = driver.now();
     let stop = serving.options.stop.as_ref();
-    let (mut looked, mut cannot) = (start, None);
     loop {
         let others_ready = {
             let ends = [Some(signals.as_fd()), stop.map(AsFd::as_fd)];
@@ -371,18 +367,7 @@ fn serve(
         if driver.is_due_to_keep() {
             blocks::keep(driver, serving.options)?;
         }
-        if driver.now().since(looked) > SOCKET_LOOK {
-            looked = driver.now();
-            let renewed = control.renew().map_err(|error| error.to_string());
-            match &renewed {
-                Ok(true) => tracing::warn!("the control socket was taken away, and is made anew"),
-                Err(why) if cannot.as_ref() != Some(why) => {
-                    tracing::warn!("the control socket was taken away: {why}");
-                }
-                _ => {}
-            }
-            cannot = renewed.err();
-        }
+        control.keep();
         if !others_ready {
             continue;
         }

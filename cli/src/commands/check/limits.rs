@@ -171,7 +171,7 @@ fn packets_an_access(
     let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
     let txop = config.access.of(AccessCategory::default()).txop_us.filter(|_| config.edca);
     let txop = txop.map_or(Duration::ZERO, |micros| Duration::from_micros(micros.into()));
-    let answered = |answer| phy.sifs() + phy.air_time(answer, radio.ack_rate) + there_and_back;
+    let answered = |answer| phy.sifs() + phy.air_time(answer, radio.ack_rate);
     let is_qos = !mac_ack || config.edca || matches!(phy.kind, PhyKind::N | PhyKind::Ac);
     let mpdu = mpdu_bytes(is_qos, PACKET_BYTES);
     let mut ampdu = phy.ampdu(rate);
@@ -183,10 +183,8 @@ fn packets_an_access(
         longer.push(mpdu);
         let bytes = longer.bytes();
         // A TXOP is of air time: the way does not count.
-        let time = announcement(radio, bytes, Duration::ZERO)
-            + phy.air_time(bytes, rate)
-            + phy.sifs()
-            + phy.air_time(BLOCK_ACK_BYTES, radio.ack_rate);
+        let announced = request(radio, bytes) + protection(radio, bytes);
+        let time = announced + phy.air_time(bytes, rate) + answered(BLOCK_ACK_BYTES);
         if !txop.is_zero() && time > txop {
             break;
         }
@@ -196,14 +194,11 @@ fn packets_an_access(
         1 => (phy.psdu_bytes(mpdu, rate), ACK_BYTES),
         _ => (ampdu.bytes(), BLOCK_ACK_BYTES),
     };
-    let answered = if mac_ack { answered(answer) } else { Duration::ZERO };
-    let exchange = phy.air_time(psdu, rate) + answered;
-    let announced = announcement(radio, psdu, there_and_back);
+    let answered = if mac_ack { answered(answer) + there_and_back } else { Duration::ZERO };
     // RTS and CTS are for all of a TXOP, CTS to oneself for the frame behind it.
-    let (once, exchange) = match config.rts_threshold.is_some_and(|most| psdu > most) {
-        true => (announced, exchange),
-        false => (Duration::ZERO, announced + exchange),
-    };
+    let way = if is_asked_for(radio, psdu) { there_and_back } else { Duration::ZERO };
+    let once = request(radio, psdu) + way;
+    let exchange = protection(radio, psdu) + phy.air_time(psdu, rate) + answered;
     // A TXOP goes on after SIFS while the whole next exchange fits.
     let more = txop.saturating_sub(once + exchange).div_duration(phy.sifs() + exchange);
     // What is acknowledged contends, whatever the gap before other frames.
@@ -213,19 +208,31 @@ fn packets_an_access(
     (ampdu.mpdus() as u64 * (1 + more), time)
 }
 
-/// What goes before a frame of so many bytes so that others leave it the air, with the pauses
-/// behind it.
-fn announcement(radio: &RadioPlan, psdu: usize, there_and_back: Duration) -> Duration {
-    let (phy, rate, config) = (&radio.spec.phy, radio.spec.rate, &radio.config);
-    let is_protected = config.protection == Protection::CtsToSelf;
-    if config.rts_threshold.is_some_and(|most| psdu > most) {
-        let both =
-            phy.air_time(RTS_BYTES, radio.ack_rate) + phy.air_time(ACK_BYTES, radio.ack_rate);
-        both + phy.sifs() * 2 + there_and_back
-    } else if is_protected && matches!(phy.mode(rate), Mode::Ofdm(_)) {
-        let all_know = phy.control_rate(Bitrate::from_100kbps(110));
-        phy.air_time(ACK_BYTES, all_know) + phy.sifs()
-    } else {
-        Duration::ZERO
+/// Whether RTS and CTS go before a frame of so many bytes.
+fn is_asked_for(radio: &RadioPlan, psdu: usize) -> bool {
+    radio.config.rts_threshold.is_some_and(|most| psdu > most)
+}
+
+/// What RTS and CTS take before a frame of so many bytes, with the pauses behind them and without
+/// their ways; nothing where they do not go.
+fn request(radio: &RadioPlan, psdu: usize) -> Duration {
+    if !is_asked_for(radio, psdu) {
+        return Duration::ZERO;
     }
+    let phy = &radio.spec.phy;
+    let air_time = |bytes| phy.air_time(bytes, radio.ack_rate);
+    air_time(RTS_BYTES) + air_time(ACK_BYTES) + phy.sifs() * 2
+}
+
+/// What CTS to oneself takes before a frame of so many bytes, with the pause behind it; nothing
+/// where it does not go.
+fn protection(radio: &RadioPlan, psdu: usize) -> Duration {
+    let phy = &radio.spec.phy;
+    let is_unknown = matches!(phy.mode(radio.spec.rate), Mode::Ofdm(_));
+    let is_protected = radio.config.protection == Protection::CtsToSelf && is_unknown;
+    if is_asked_for(radio, psdu) || !is_protected {
+        return Duration::ZERO;
+    }
+    let all_know = phy.control_rate(Bitrate::from_100kbps(110));
+    phy.air_time(ACK_BYTES, all_know) + phy.sifs()
 }

@@ -191,21 +191,22 @@ fn lossy_both_ways(config: &TcpConfig, loss: f64, flows: u64) -> (f64, f64) {
 #[test]
 fn time_outs_and_acknowledgements_on_a_bad_path_are_those_of_the_kernel() {
     // Linux 6.18 on both ends, an emulator of this pipe in user space between two TUN devices:
-    // means of 20 flows of 20 s, known to 1 to 3%. So is ours of 40: NewReno's of 300 is +5.5%.
+    // means of 20 flows of 20 s, known to 1 to 3%. So is ours of 40. NewReno's of 300 is 5.5% above
+    // the kernel's, and so near to what is allowed that it takes more flows.
     let cubic = TcpConfig { congestion: Congestion::Cubic, ..TcpConfig::linux() };
     let newreno = TcpConfig { sack: false, ..TcpConfig::linux() };
-    for (name, config, loss, kernel) in [
-        ("reno", TcpConfig::linux(), 0.05, 4.156),
-        ("reno", TcpConfig::linux(), 0.08, 2.845),
-        ("cubic", cubic, 0.05, 3.861),
-        ("newreno", newreno, 0.05, 2.516),
+    for (name, config, loss, kernel, flows) in [
+        ("reno", TcpConfig::linux(), 0.05, 4.156, 40),
+        ("reno", TcpConfig::linux(), 0.08, 2.845, 40),
+        ("cubic", cubic, 0.05, 3.861, 40),
+        ("newreno", newreno, 0.05, 2.516, 150),
     ] {
-        let (got, acks) = lossy_both_ways(&config, loss, 40);
+        let (got, acks) = lossy_both_ways(&config, loss, flows);
         let off = got / kernel - 1.0;
         println!(
             "{name}, loss {loss}: {got:.3} Mb/s, kernel {kernel}, off {off:+.3}, acks {acks:.3}"
         );
-        assert!(off.abs() <= 0.08, "{name}: {got} Mb/s at loss {loss}, the kernel {kernel}");
+        assert!(off.abs() <= 0.06, "{name}: {got} Mb/s at loss {loss}, the kernel {kernel}");
         if name == "reno" && loss == 0.08 {
             assert!((0.70..0.76).contains(&acks), "{acks} for a segment, the kernel has 0.729");
         }
