@@ -66,22 +66,6 @@ fn overtaken_acknowledgements_tell_westwood_nothing() {
     assert_ne!(format!("{:?}", sender.controller), measured, "a duplicate does");
 }
 
-/// Segments a second through both ends, in wall time: `cargo test --release -p farhop-proto
-/// segments_per_second -- --ignored --nocapture`, timed from outside.
-#[test]
-#[ignore = "system: a measurement"]
-fn segments_per_second() {
-    for loss in [0.0, 0.01] {
-        let mut pipe = Pipe::new(&TcpConfig::linux(), at_rate(400.0), 5, 300);
-        pipe.saturate();
-        let mut random = Seed(4).stream("speed");
-        pipe.ways[0].fate =
-            Box::new(move |_| if random.chance(loss) { Fate::Lost } else { Fate::Pass });
-        pipe.run_ms(60_000);
-        println!("loss {loss}: {} segments", pipe.ways[0].with_payload);
-    }
-}
-
 /// Mean goodput in Mb/s, and mean smoothed round-trip time in ms, of some runs with loss on the
 /// data's way only.
 fn measured(mbps: f64, delay_ms: u64, loss: f64, secs: u64, seeds: u64) -> (f64, f64) {
