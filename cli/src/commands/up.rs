@@ -32,8 +32,8 @@ pub(crate) const IDLE_PSK: &str =
     farhop up link.toml --node hill --keys /etc/farhop-hill\n\n\
 SIGTERM, Ctrl-C and SIGHUP end it: the last comes when the session closes that started it,\n\
 unless `nohup` or systemd started it. Nothing is reloaded: changed keys hold at once, and a\n\
-changed scenario is another network, for which it is started anew. Put new nodes behind the others\n\
-in it: what is kept here for or from a node that has another place then is given up.")]
+changed scenario is another network, for which it is started anew. Put new nodes behind the\n\
+others in it: what is kept here for or from a node that has another place then is given up.")]
 pub(crate) struct Options {
     /// The scenario.
     file: PathBuf,

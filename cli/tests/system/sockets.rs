@@ -230,6 +230,25 @@ fn readers_that_do_not_read_do_not_stop_those_who_do() {
 }
 
 #[test]
+#[ignore = "system: datagrams to several services, about 2 s"]
+fn the_first_datagrams_to_several_services_all_come() {
+    let place = Place::new("several");
+    let Some(_row) = Row::up(&place, &["hill", "valley"], 15_031) else { return };
+    let (from, to) = (daemon(&place, "hill"), daemon(&place, "valley"));
+    let services: Vec<String> = (0..8).map(|number| format!("service-{number}")).collect();
+    let bind = |service: &String| DatagramSocket::bind(&to, service).expect("a socket");
+    let mut servers: Vec<DatagramSocket> = services.iter().map(bind).collect();
+    let mut client = DatagramSocket::bind(&from, "client").expect("a socket");
+    for service in &services {
+        client.send_to("valley", service, &[7; 20_000]).expect("it is taken");
+    }
+    for server in &mut servers {
+        server.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
+        assert_eq!(server.receive().expect("it comes").bytes.len(), 20_000);
+    }
+}
+
+#[test]
 #[ignore = "system: datagrams across six daemons, about 10 s"]
 fn datagrams_go_both_ways_and_again_after_their_destination_began_anew() {
     let place = Place::new("datagrams");

@@ -1,6 +1,7 @@
 //! Stories of links of units.
 
-use farhop_proto::base::{Duration, Instant, Seed};
+use bytes::Bytes;
+use farhop_proto::base::{Duration, EtherType, Instant, Seed};
 use farhop_proto::link::harq::{Harq, HarqConfig};
 use farhop_testkit::{Pair, PairConfig, Source};
 
@@ -65,4 +66,17 @@ fn a_node_that_restarts_is_understood_at_once() {
     for (before, after) in before.into_iter().zip(after) {
         assert!(after > 11 * before / 4, "{before} in 3 s, {after} in 9 s");
     }
+}
+
+#[test]
+fn a_neighbour_with_another_link_is_named_and_not_up() {
+    let mut pair = pair(0.0);
+    pair.add(Source { bytes: 600, from: secs(2.0), ..Source::saturated(0, 1, secs(3.0)) });
+    pair.run_until(secs(1.0));
+    pair.inject_as(1, EtherType::FARHOP, Bytes::from_static(&[0x20; 40]));
+    let neighbour = pair.status(1).neighbours[0].clone();
+    assert_eq!((neighbour.refused.as_deref(), neighbour.up), (Some("link-protocol"), false));
+    pair.run_until(secs(3.0));
+    let neighbour = pair.status(1).neighbours[0].clone();
+    assert_eq!((neighbour.refused, neighbour.up), (None, true));
 }

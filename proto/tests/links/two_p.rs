@@ -1,5 +1,6 @@
 //! Stories of 2P: two ends over a pipe that loses what it is told to.
 
+use bytes::Bytes;
 use farhop_proto::base::{Duration, EtherType, Instant, Seed};
 use farhop_proto::link::two_p::{TwoP, TwoPConfig};
 use farhop_testkit::{Loss, Pair, PairConfig, Source};
@@ -70,4 +71,18 @@ fn ends_that_begin_together_come_apart() {
         let sent: usize = [0, 1].map(|end| pair.ledger.sent(end, 1)).iter().sum();
         assert!(came * 10 > sent * 7, "seed {seed}: {came} of {sent} packets came");
     }
+}
+
+#[test]
+fn a_neighbour_with_another_link_is_named_and_not_up() {
+    let mut pair = pair(Box::new(|_, _| false));
+    pair.set_silent(0, true);
+    pair.run_until(secs(1.0));
+    pair.inject_as(1, EtherType::FARHOP, Bytes::from_static(&[0x20; 40]));
+    let neighbour = pair.status(1).neighbours[0].clone();
+    assert_eq!((neighbour.refused.as_deref(), neighbour.up), (Some("link-protocol"), false));
+    pair.set_silent(0, false);
+    pair.run_for(0.2);
+    let neighbour = pair.status(1).neighbours[0].clone();
+    assert_eq!((neighbour.refused, neighbour.up), (None, true));
 }

@@ -30,8 +30,8 @@ pub struct CacheStatus {
     pub memory_limit: u64,
     /// Disk that it may take, in bytes.
     pub disk_limit: u64,
-    /// What the file with the blocks takes of the disk, in bytes. It grows with them and with blocks for programs here,
-    /// and shrinks when nothing was to be done for a while.
+    /// What the file with the blocks takes of the disk, in bytes. It grows with them and with
+    /// blocks for programs here, and shrinks when nothing was to be done for a while.
     #[serde(default)]
     pub file_bytes: u64,
     /// Blocks on their way.

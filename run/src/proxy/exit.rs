@@ -137,12 +137,22 @@ fn serve_one(mut stream: StreamSocket, from: &str, reach: &Reach) -> io::Result<
     }
 }
 
+/// The node that a host name means. As elsewhere case does not count in those (RFC 4343), and
+/// browsers write them small, nor does a dot at the end; nodes that differ by case alone are told
+/// apart.
+fn node_of(nodes: &BTreeMap<String, Ipv4Addr>, host: &str) -> Option<Ipv4Addr> {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let mut alike = nodes.iter().filter(|(name, _)| name.eq_ignore_ascii_case(host));
+    let only = || alike.next().filter(|_| alike.next().is_none()).map(|(_, node)| node);
+    nodes.get(host).or_else(only).copied()
+}
+
 /// Connects to the first address of a target that answers.
 fn connect_to(target: &Target, reach: &Reach) -> Result<(TcpStream, SocketAddr), Failed> {
     let addresses: Vec<SocketAddr> = match target {
         Target::Address(address) => vec![*address],
-        Target::Name(name, port) => match reach.nodes.get(name) {
-            Some(node) => vec![SocketAddr::new((*node).into(), *port)],
+        Target::Name(name, port) => match node_of(&reach.nodes, name) {
+            Some(node) => vec![SocketAddr::new(node.into(), *port)],
             None => {
                 let found = (name.as_str(), *port).to_socket_addrs();
                 found.map_err(|_| Failed::NoSuchName)?.collect()
@@ -191,5 +201,17 @@ mod tests {
         assert_eq!(nodes["valley"], Ipv4Addr::new(10, 99, 0, 1));
         assert_eq!(nodes["town"], Ipv4Addr::new(10, 99, 1, 44));
         assert_eq!(nodes.len(), 3);
+    }
+
+    #[test]
+    fn nodes_are_known_however_their_names_are_written() {
+        let address = |last| Ipv4Addr::new(10, 99, 0, last);
+        let names = [("Hill", 1), ("valley", 2), ("Lake", 3), ("lake", 4)];
+        let nodes = names.map(|(name, last)| (name.to_owned(), address(last))).into();
+        for (host, last) in [("hill", 1), ("HILL", 1), ("Hill.", 1), ("Valley", 2), ("lake", 4)] {
+            assert_eq!(node_of(&nodes, host), Some(address(last)), "{host}");
+        }
+        assert_eq!(node_of(&nodes, "LAKE"), None, "it may be either");
+        assert_eq!([node_of(&nodes, "hil"), node_of(&nodes, ".")], [None; 2]);
     }
 }

@@ -27,6 +27,8 @@ const WAITING_BYTES: usize = 1 << 20;
 const UNREAD_BYTES: usize = 1 << 20;
 /// Flows from here, and flows to here, at one time.
 const FLOWS: usize = 256;
+/// Records of a program that are taken in one turn.
+const RECORDS: usize = 64;
 /// After this time without a datagram a flow is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -284,14 +286,10 @@ impl Datagrams {
     ) {
         let Some(channel) = self.ports.get_mut(service) else { return };
         channel.write();
-        let mut records = Vec::new();
-        while records.len() < 64
-            && let Some(record) = channel.poll_record()
-        {
-            records.push(record);
-        }
-        let (has_ended, has_more) = (channel.has_ended(), channel.is_ready());
-        for (kind, payload) in records {
+        // A turn can open one flow: what would go in another one waits for the next turn.
+        for _ in 0..RECORDS {
+            let channel = self.ports.get_mut(service).filter(|_| spare.is_some());
+            let Some((kind, payload)) = channel.and_then(Channel::poll_record) else { break };
             match kind {
                 Kind::Data => {
                     let is_taken = self.send(office, now, service, payload, spare);
@@ -308,6 +306,8 @@ impl Datagrams {
                 _ => {}
             }
         }
+        let Some(channel) = self.ports.get(service) else { return };
+        let (has_ended, has_more) = (channel.has_ended(), channel.is_ready());
         if has_ended {
             self.ports.remove(service);
             let own = self.outs.iter_mut().filter(|(_, out)| out.way.service == service);
@@ -340,8 +340,10 @@ impl Datagrams {
         let local = match known {
             Some(local) => local,
             None => {
-                let local = spare.take().filter(|_| self.outs.len() < FLOWS);
-                let Some(local) = local else { return false };
+                if self.outs.len() >= FLOWS {
+                    return false;
+                }
+                let Some(local) = spare.take() else { return false };
                 let opening = Opening {
                     service: way.their_service.clone(),
                     name: service.into(),

@@ -1,5 +1,6 @@
 //! Links and transports over radios that send many frames in one transmission (802.11n and ac).
 
+use farhop_proto::stack::LinkConfig;
 use farhop_sim::engine::Report;
 
 use super::report;
@@ -52,8 +53,8 @@ fn what_is_repeated_does_not_reach_into_the_slots_of_others() {
     let report = row(3, AC, "wild", (20.0, 0.3), "udp");
     let of_all =
         |what: &str| report.nodes.iter().map(|node| node.layers["radio"][what]).sum::<u64>();
-    // The answer to a request at the end of a turn may meet the first frame of the next one: the
-    // link does not know how long it is on its way.
+    // A request at the end of a turn may meet the first frame of the next one: gaps are drawn, and
+    // the plan has their mean.
     let (collided, sent) = (of_all("air_collided_us"), of_all("air_data_us"));
     assert!(collided * 1_000 < sent, "{collided} of {sent} us");
     let [radio, link] = ["radio", "link"].map(|layer| &report.nodes[0].layers[layer]);
@@ -156,4 +157,28 @@ fn a_station_that_goes_down_does_not_take_the_turns_of_another() {
     ));
     let delay = found.flows[0].delay_ms.expect("packets came");
     assert!(delay.p99 < 60.0, "{delay:?}");
+}
+
+#[test]
+fn slots_over_long_ways_carry_what_the_plan_says() {
+    // Each transmission waits for its answer, which is 1.3 ms at 200 km.
+    for (radio, km) in [(N, 0.1), (N, 200.0), (AC, 20.0), (AC, 100.0), (AC, 200.0)] {
+        let text = row_text(2, radio, "wild", (km, 0.0), "udp");
+        let text = format!("{text}[[flow]]\nfrom = \"n1\"\nto = \"n0\"\nkind = \"udp\"\n");
+        let plan = farhop_testkit::scenario(&text).plan();
+        let LinkConfig::Wild(wild) = &plan.nodes[0].stack.link else { panic!("it is wild") };
+        let packets = wild.packets_a_slot(&plan.nodes[0].radios[0].spec, wild.slot(), 1_500);
+        let cycle = (wild.slot() + plan.hops[0].delay) * 2;
+        let planned = packets as f64 * 1_472.0 * 8e-6 / cycle.as_secs_f64();
+        let report = report(&text);
+        for flow in &report.flows {
+            let off = flow.goodput_mbps / planned - 1.0;
+            println!("{km} km: {:.2} Mb/s, planned {planned:.2}", flow.goodput_mbps);
+            assert!((-0.05..0.02).contains(&off), "{km} km: {off:+.3} of {planned} Mb/s");
+        }
+        let late = report.nodes.iter().map(|node| node.layers["link"]["frames_late"]).sum::<u64>();
+        let sent = report.nodes.iter().map(|node| node.layers["link"]["frames_sent"]).sum::<u64>();
+        // Gaps are drawn, and the plan has their mean.
+        assert!(late * 25 < sent, "{km} km: {late} late beside {sent}");
+    }
 }

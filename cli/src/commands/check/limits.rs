@@ -28,15 +28,22 @@ pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop])
         return said;
     }
     let neighbours = hops.iter().map(|hop| neighbours(plan, hop.from)).max().unwrap_or_default();
-    let limit = |hop: &Hop| {
-        let (mbps, way) = limit(hop.delay, (&sender(plan, hop), neighbours), stack);
-        (if hop.usable { mbps } else { 0.0 }, way)
+    let limit = |hop: &Hop| match hop.usable {
+        true => limit(hop.delay, (&sender(plan, hop), neighbours), stack),
+        false => Limit { mbps: 0.0, ..limit(hop.delay, (&sender(plan, hop), neighbours), stack) },
     };
-    let ([a, b], (there, way), (back, _)) = (&link.between, limit(&hops[0]), limit(&hops[1]));
-    let [there, back] = [there, back].map(|mbps| format!("{mbps:.2} Mb/s"));
-    let most = match there == back {
-        true => there,
-        false => format!("{there} from {a} to {b}, {back} from {b} to {a},"),
+    let ([a, b], there, back) = (&link.between, limit(&hops[0]), limit(&hops[1]));
+    let both = |there: f64, back: f64| {
+        let [there, back] = [there, back].map(|mbps| format!("{mbps:.2} Mb/s"));
+        match there == back {
+            true => there,
+            false => format!("{there} from {a} to {b}, {back} from {b} to {a},"),
+        }
+    };
+    let most = both(there.mbps, back.mbps);
+    let way = match (there.one_way, back.one_way) {
+        (Some(there), Some(back)) => format!("each way, or {} one way", both(there, back)),
+        _ => there.when.to_owned(),
     };
     let shared = match stack {
         LinkConfig::Wild(_) => describe_shared(plan, hops),
@@ -114,26 +121,29 @@ fn of_units(radio: &RadioSpec, units: u8) -> (u64, Duration, &'static str) {
     (1, radio.unacknowledged(unit) * units.into(), "one way at a time")
 }
 
-/// What a radio can send in Mb/s, and when; that of the two ends with the most neighbours has so
-/// many.
-fn limit(
-    one_way: Duration,
-    (radio, neighbours): (&RadioPlan, u64),
-    config: &LinkConfig,
-) -> (f64, String) {
+/// What a radio can send.
+struct Limit {
+    mbps: f64,
+    /// When: each way, or one way at a time.
+    when: &'static str,
+    /// What it is if nothing comes the other way, where slots follow the demand.
+    one_way: Option<f64>,
+}
+
+/// What a radio can send; that of the two ends with the most neighbours has so many.
+fn limit(one_way: Duration, (radio, neighbours): (&RadioPlan, u64), config: &LinkConfig) -> Limit {
     let there_and_back = one_way * 2;
-    let (packets, time, way) = match config {
+    let mut alone = None;
+    let (packets, time, when) = match config {
         LinkConfig::Wild(wild) => {
-            let packets = |slot| wild.packets_a_slot(&radio.spec, slot, PACKET_BYTES);
+            // What was sent is acknowledged in the other end's slot.
+            let window = wild.window(&radio.spec) as u64;
+            let packets = |slot| wild.packets_a_slot(&radio.spec, slot, PACKET_BYTES).min(window);
             let (slot, most, least) = (wild.slot(), wild.slot_most(), wild.slot_least());
-            let time = slot * 2 + there_and_back;
-            if least < slot {
-                // The longest slot beside the shortest: they follow the demand.
-                let one_way = mbps(packets(most), most + least + there_and_back);
-                let way = format!("each way, or {one_way:.2} Mb/s one way");
-                return (mbps(packets(slot), time), way);
-            }
-            (packets(slot), time, "each way")
+            // The longest slot beside the shortest: they follow the demand.
+            let one_way = || mbps(packets(most), most + least + there_and_back);
+            alone = (least < slot).then(one_way);
+            (packets(slot), slot * 2 + there_and_back, "each way")
         }
         LinkConfig::BlindFec(blind) => {
             let frame = radio.spec.unacknowledged(PACKET_BYTES + BLIND_BYTES);
@@ -153,7 +163,7 @@ fn limit(
             (packets, time, "one way at a time")
         }
     };
-    (mbps(packets, time), way.to_owned())
+    Limit { mbps: mbps(packets, time), when, one_way: alone }
 }
 
 /// So many packets in a time, in Mb/s.

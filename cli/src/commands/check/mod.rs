@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use farhop_proto::base::phy::mpdu_bytes;
 use farhop_proto::base::{AccessCategory, Duration, PhyKind, RadioSpec, counted};
 use farhop_proto::link::secure::SecurityConfig;
-use farhop_proto::link::wild::WildConfig;
+use farhop_proto::link::wild::{Recovery, WildConfig};
 use farhop_proto::stack::{
     Codec, DeviceConfig, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodeConfig, NodePlan,
     OnOffConfig, Plan, Problem, PropagationKind, RadioLinkConfig, RadioPlan, Scenario, VoipConfig,
@@ -297,7 +297,11 @@ fn describe_radio(radio: &RadioPlan, link: &LinkConfig) -> String {
                 slots(wild),
                 wild.guard_ms,
                 counted(wild.packets_a_slot(spec, wild.slot(), PACKET_BYTES), "packet"),
-                counted(wild.retries, "retry")
+                match wild.recovery {
+                    Recovery::Fec => "coding only, nothing is sent twice".to_owned(),
+                    recovery =>
+                        format!("{}, recovery {}", counted(wild.retries, "retry"), word(recovery)),
+                }
             );
             describe_classes(&mut out, wild);
         }
@@ -616,10 +620,11 @@ mod tests {
             describe(&toml::from_str(&text).expect("a good scenario"))
         };
         // 28 of 1,572 bytes with their delimiters are 5.46 ms at 65 Mb/s, beside 34 us, a
-        // backoff of 67.5 us, 16 us and 32 us of answer; by itself a frame is 333 us.
+        // backoff of 67.5 us, 16 us and 32 us of answer; by itself a frame is 333 us, and a request
+        // 249 us: one by itself, three times 28, and 4 in what is left of 18.5 ms.
         let said = of("phy = \"802.11n\"");
-        assert!(said.contains("92 packets of 1500 B a slot"), "{said}");
-        assert!(said.contains("about 27.60 Mb/s each way"), "{said}");
+        assert!(said.contains("89 packets of 1500 B a slot"), "{said}");
+        assert!(said.contains("about 26.70 Mb/s each way"), "{said}");
         assert!(of("phy = \"802.11n\", aggregate = 1").contains("55 packets of 1500 B a slot"));
     }
 

@@ -114,7 +114,9 @@ fn describe_neighbour(neighbour: &Value, status: &Value, rates: &str) -> String 
     };
     let mut out = format!("  neighbour {name}: {word}");
     if let Some(why) = neighbour["refused"].as_str() {
-        let _ = write!(out, ", REFUSED: it has another {why}");
+        // Some link protocols begin their frames as another version of this one would.
+        let or = if why == "version" { ", or another link-protocol" } else { "" };
+        let _ = write!(out, ", REFUSED: it has another {why}{or}");
     }
     // What was measured while it was heard does not hold for long.
     let most_s = if is_up { UNHEARD_S } else { SILENT_S };

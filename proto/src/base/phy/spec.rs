@@ -47,6 +47,8 @@ pub struct RadioSpec {
     /// Most frames to one neighbour that go in one transmission (A-MPDU) and have one block
     /// acknowledgement; 1 where each goes by itself.
     pub aggregate: u8,
+    /// How long a frame is on its way to the farthest neighbour, or to the one that is sent to.
+    pub way: Duration,
 }
 
 impl RadioSpec {
@@ -63,6 +65,7 @@ impl RadioSpec {
             seal_bytes: 0,
             edca: false,
             aggregate: 1,
+            way: Duration::ZERO,
         }
     }
 
@@ -95,10 +98,15 @@ impl RadioSpec {
     }
 
     /// Air time of an A-MPDU with the expected gap before it, which is drawn as before all that is
-    /// acknowledged, and its block acknowledgement.
+    /// acknowledged, and its block acknowledgement, with the way there and back.
     pub fn aggregated(&self, size: AmpduSize) -> Duration {
         let air = self.phy.air_time(size.bytes(), self.rate);
-        self.drawn_gap() + air + self.answer(BLOCK_ACK_BYTES)
+        self.drawn_gap() + air + self.answer(BLOCK_ACK_BYTES) + self.there_and_back()
+    }
+
+    /// The way to a neighbour and back.
+    pub fn there_and_back(&self) -> Duration {
+        self.way * 2
     }
 
     /// Air time of a request for a block acknowledgement, with the longest gap that is drawn before
@@ -128,9 +136,28 @@ impl RadioSpec {
         if !self.aggregates() {
             return self.unacknowledged(bytes);
         }
-        let mpdu = self.mpdu_bytes(bytes);
-        let size = self.phy.longest_ampdu(mpdu, self.rate, self.aggregate.into());
+        let size = self.longest(bytes, self.aggregate.into());
         self.aggregated(size) / size.mpdus() as u64
+    }
+
+    /// The longest A-MPDU of `most` frames whose payload behind LLC/SNAP has `bytes` bytes.
+    fn longest(&self, bytes: usize, most: usize) -> AmpduSize {
+        self.phy.longest_ampdu(self.mpdu_bytes(bytes), self.rate, most)
+    }
+
+    /// How many frames that may go many in a transmission go in such a time, each with a payload
+    /// behind LLC/SNAP of `bytes` bytes: as long A-MPDUs as there are, and a last one of those for
+    /// which time is left.
+    pub fn frames_in(&self, time: Duration, bytes: usize) -> u64 {
+        if !self.aggregates() {
+            return time.div_duration(self.unacknowledged(bytes));
+        }
+        let full = self.longest(bytes, self.aggregate.into());
+        let whole = time.div_duration(self.aggregated(full));
+        let left = time.saturating_sub(self.aggregated(full) * whole);
+        let fits = |frames: &usize| self.aggregated(self.longest(bytes, *frames)) <= left;
+        let last = (1..full.mpdus()).rev().find(fits).unwrap_or(0);
+        whole * full.mpdus() as u64 + last as u64
     }
 
     /// Bytes of a frame without MAC acknowledgement whose payload behind LLC/SNAP has `bytes`

@@ -90,6 +90,8 @@ struct Peer {
     signal: Option<Dbm>,
     /// Nothing is heard of it, whatever it is asked.
     is_gone: bool,
+    /// Whether its last frame was of another link protocol.
+    has_other_link: bool,
 }
 
 impl Peer {
@@ -191,6 +193,7 @@ impl Harq {
             heard: None,
             signal: None,
             is_gone: false,
+            has_other_link: false,
         };
         Some(self.peers.entry(key).or_insert_with(new))
     }
@@ -198,20 +201,26 @@ impl Harq {
     fn on_received(&mut self, cx: &mut Cx<'_>, frame: ReceivedFrame) {
         let (now, key) = (cx.now, (frame.radio, frame.from));
         let Some(peer) = self.peer(key) else { return };
+        let is_own = frame.protocol == EtherType::FARHOP;
+        let decoded = if is_own { decode(&frame.payload).ok() } else { None };
+        // What is for all goes as it is. An empty frame has carried something for a layer below.
+        let is_empty = is_own && frame.payload.is_empty();
+        let is_known = is_empty || if frame.to.is_none() { !is_own } else { decoded.is_some() };
+        peer.has_other_link = !is_known;
+        if !is_known {
+            self.counters.malformed += 1;
+            return;
+        }
         (peer.heard, peer.signal) = (Some(now), frame.signal.or(peer.signal));
         if std::mem::take(&mut peer.is_gone) {
             let (node, radio) = (frame.from, frame.radio);
             self.up.push_back(PacketUp::Neighbour { node, radio, up: true });
         }
-        if frame.to.is_none() {
+        if frame.to.is_none() && !is_empty {
             return self.up.push_back(bare_packet(frame));
         }
-        let decoded = match frame.protocol {
-            EtherType::FARHOP => decode(&frame.payload).ok(),
-            _ => None,
-        };
         match decoded {
-            None => self.counters.malformed += 1,
+            None => {}
             Some((incarnation, Decoded::Feedback(reports))) => {
                 if self.incarnation != Some(incarnation) {
                     self.counters.other_incarnation += 1;

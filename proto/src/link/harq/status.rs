@@ -5,7 +5,7 @@ use super::receiver::{Got, Receiver};
 use super::sender::Sent;
 use super::{Harq, Key, Peer};
 use crate::base::{Instant, named};
-use crate::link::{Link, LinkStatus, NeighbourStatus, queue::Red};
+use crate::link::{Link, LinkStatus, NeighbourStatus, OTHER_LINK, queue::Red};
 
 /// What is counted over all neighbours.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,7 +114,7 @@ impl Harq {
                 .as_ref()
                 .map_or(0, |receiver: &Receiver| receiver.got.bytes),
             signal_dbm: peer.signal.map(|signal| signal.as_f64()),
-            refused: None,
+            refused: peer.has_other_link.then(|| OTHER_LINK.into()),
         }
     }
 }

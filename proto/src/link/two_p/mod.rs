@@ -144,6 +144,8 @@ struct Peer {
     is_told: bool,
     wanted: bool,
     heard: Option<Instant>,
+    /// Whether its last frame was of another link protocol.
+    has_other_link: bool,
     sent_bytes: u64,
     received_bytes: u64,
 }
@@ -212,6 +214,7 @@ impl TwoP {
             is_told: false,
             wanted: false,
             heard: None,
+            has_other_link: false,
             sent_bytes: 0,
             received_bytes: 0,
         };
@@ -309,17 +312,24 @@ impl TwoP {
             return;
         };
         let peer = &mut self.peers[index];
+        let is_packet = frame.protocol != EtherType::FARHOP;
+        let is_marker = !is_packet
+            && decode(&frame.payload).is_ok_and(|decoded| decoded.header.kind == Kind::Marker);
+        // An empty one has carried something for a layer below.
+        let is_empty = !is_packet && frame.payload.is_empty();
+        peer.has_other_link = !is_packet && !is_marker && !is_empty;
+        if peer.has_other_link {
+            self.counters.malformed += 1;
+            return;
+        }
         peer.heard = Some(now);
-        if frame.protocol == EtherType::FARHOP {
-            match decode(&frame.payload) {
-                Ok(decoded) if decoded.header.kind == Kind::Marker => {
-                    let is_answer = self.groups[peer.group].phase.takes_markers(now);
-                    peer.has_marked |= is_answer;
-                    self.counters.markers_heard += 1;
-                    self.counters.markers_crossed += u64::from(!is_answer);
-                }
-                _ => self.counters.malformed += 1,
-            }
+        if is_marker {
+            let is_answer = self.groups[peer.group].phase.takes_markers(now);
+            peer.has_marked |= is_answer;
+            self.counters.markers_heard += 1;
+            self.counters.markers_crossed += u64::from(!is_answer);
+        }
+        if !is_packet {
             return;
         }
         peer.received_bytes += frame.payload.len() as u64;

@@ -2,7 +2,7 @@
 
 use super::{Group, Peer, Phase, Port, TwoP};
 use crate::base::{Instant, named};
-use crate::link::{Link, LinkStatus, NeighbourStatus, SlotStatus};
+use crate::link::{Link, LinkStatus, NeighbourStatus, OTHER_LINK, SlotStatus};
 
 impl Link for TwoP {
     fn heeds_overheard(&self) -> bool {
@@ -76,6 +76,6 @@ fn neighbour_status(peer: &Peer, now: Instant) -> NeighbourStatus {
         sent_bytes: peer.sent_bytes,
         received_bytes: peer.received_bytes,
         signal_dbm: None,
-        refused: None,
+        refused: peer.has_other_link.then(|| OTHER_LINK.into()),
     }
 }

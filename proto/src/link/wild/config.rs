@@ -7,8 +7,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::classify::ClassConfig;
 use crate::base::{Duration, RadioSpec};
-use crate::wire::wild::HEADER_BYTES;
+use crate::wire::wild::{HEADER_BYTES, MAX_ACK_BITS};
 
+/// Smallest default window, in packets.
+const SMALLEST_WINDOW: usize = 128;
+/// IP packets that the window is counted in, in bytes: voice.
+const SMALL_PACKET_BYTES: usize = 100;
 /// The shortest slot over the usual one, if nothing is said of it.
 const USUAL_LEAST: f64 = 0.2;
 
@@ -144,10 +148,29 @@ impl WildConfig {
         Duration::from_secs_f64(self.guard_ms / 1e3)
     }
 
-    /// IP packets of so many bytes that a radio sends in a slot of this length.
+    /// IP packets of so many bytes that a radio sends in a slot of this length. What is added to
+    /// each frame in the plan is given back when it has gone: it counts once, at the end. Where
+    /// frames go many in a transmission the first goes by itself, and behind the last there is time
+    /// to ask for a block acknowledgement.
     pub fn packets_a_slot(&self, radio: &RadioSpec, slot: Duration, bytes: usize) -> u64 {
         let overhead = Duration::from_secs_f64(self.overhead_us / 1e6);
-        slot.saturating_sub(self.guard()).div_duration(radio.share(HEADER_BYTES + bytes) + overhead)
+        let (room, bytes) = (slot.saturating_sub(self.guard() + overhead), HEADER_BYTES + bytes);
+        if !radio.aggregates() {
+            return radio.frames_in(room, bytes);
+        }
+        let first = radio.unacknowledged(bytes);
+        // The answer to the last one is still on its way when the slot is over.
+        let others =
+            (room + radio.there_and_back()).saturating_sub(first + radio.block_ack_request());
+        u64::from(room >= first) + radio.frames_in(others, bytes)
+    }
+
+    /// Packets in flight to one neighbour: four slots of small ones unless it is set. Counted in
+    /// full ones, a flow of small packets would stand still while a lost one is repeated.
+    pub fn window(&self, radio: &RadioSpec) -> usize {
+        let capacity = self.packets_a_slot(radio, self.slot(), SMALL_PACKET_BYTES) as usize;
+        let window = self.window_packets.map_or((4 * capacity).max(SMALLEST_WINDOW), usize::from);
+        window.clamp(1, MAX_ACK_BITS)
     }
 }
 

@@ -58,17 +58,13 @@ use crate::base::{
 };
 use crate::link::AirTimes;
 use crate::link::copies::Copies;
-use crate::wire::wild::{HEADER_BYTES, MAX_ACK_BITS};
+use crate::wire::wild::HEADER_BYTES;
 
 /// Lanes of a node, over all neighbours, and least of one of them.
 const LANES: usize = 1_024;
 const LEAST_LANES: usize = 64;
-/// Smallest default window, in packets.
-const SMALLEST_WINDOW: usize = 128;
 /// Longest IP packet, in bytes.
 const FULL_PACKET_BYTES: usize = 1_500;
-/// IP packets that the window is counted in, in bytes: voice.
-const SMALL_PACKET_BYTES: usize = 100;
 /// Bounds of the queue of a flow where its length is not set.
 const SHORTEST_QUEUE: usize = 64;
 const LONGEST_QUEUE: usize = 4_096;
@@ -361,7 +357,7 @@ fn new_peer(
     all: usize,
 ) -> Peer {
     let lanes = (LANES / all.max(1)).max(LEAST_LANES);
-    let limits = (window(config, settings, radio), queue(config, radio));
+    let limits = (config.window(radio), queue(config, radio));
     let mut peer = Peer::new(spec, place, settings, limits, lanes);
     if radio.aggregates() {
         peer.sender.estimate.expect_repeats_below();
@@ -376,14 +372,6 @@ fn place(groups: &[Group], spec: &PeerSpec) -> (usize, usize) {
         .enumerate()
         .find_map(|(index, group)| Some((index, port(group)?)))
         .expect("a neighbour on a radio of this node")
-}
-
-/// Packets in flight to one neighbour: four slots of small ones unless it is set. Counted in full
-/// ones, a flow of small packets would stand still while a lost one is repeated.
-fn window(config: &WildConfig, settings: &Settings, radio: &RadioSpec) -> usize {
-    let capacity = config.packets_a_slot(radio, settings.slot, SMALL_PACKET_BYTES) as usize;
-    let window = config.window_packets.map_or((4 * capacity).max(SMALLEST_WINDOW), usize::from);
-    window.clamp(1, MAX_ACK_BITS)
 }
 
 /// Packets of a flow that may wait where nobody says so: four slots of full ones. A flow of TCP has

@@ -144,10 +144,19 @@ impl Port {
     /// When the next frame must have ended. Behind frames that go many in a transmission
     /// there is time to tell the neighbour which of them will not come again: its card holds back
     /// what follows them until then.
-    pub(super) fn limit(&self, toward: Toward) -> Instant {
+    fn deadline(&self, toward: Toward) -> Instant {
         let joins = self.joins(toward);
         let request = if joins { self.to(toward).block_ack_request() } else { Duration::ZERO };
         self.closes.saturating_sub(request)
+    }
+
+    /// Until when what is planned must be through with the next frame. The answer to the last
+    /// transmission is on its way when the slot is over: it comes before the first frame of
+    /// whoever sends then.
+    pub(super) fn limit(&self, toward: Toward) -> Instant {
+        let joins = self.joins(toward);
+        let way = if joins { self.to(toward).there_and_back() } else { Duration::ZERO };
+        self.deadline(toward) + way
     }
 
     /// Virtual time after a frame whose payload behind LLC/SNAP has `bytes` bytes.
@@ -277,7 +286,7 @@ impl Port {
             ack: if joins { AckPolicy::Normal } else { AckPolicy::NoAck },
             rate: Some(self.to(toward).rate),
             attempts: (!joins).then_some(1),
-            deadline: Some(self.limit(toward)),
+            deadline: Some(self.deadline(toward)),
             ..TxOptions::default()
         }
     }
@@ -304,7 +313,8 @@ pub(super) fn alone(spec: &RadioSpec, bytes: usize) -> Duration {
     if !spec.aggregates() {
         return spec.unacknowledged(bytes);
     }
-    spec.aggregated(with(spec, None, bytes)) + spec.block_ack_request()
+    let transmission = spec.aggregated(with(spec, None, bytes));
+    transmission.saturating_sub(spec.there_and_back()) + spec.block_ack_request()
 }
 
 /// An A-MPDU of a radio, or a new one, with one frame more.
@@ -366,14 +376,18 @@ mod tests {
         let mut port = port(64);
         let repeats = |port: &Port, toward| {
             let TxOptions { ack, attempts, deadline, .. } = port.options(toward);
-            assert_eq!(deadline, Some(port.limit(toward)));
+            assert_eq!(deadline, Some(port.deadline(toward)));
             (ack == AckPolicy::Normal, attempts)
         };
         assert_eq!(repeats(&port, Toward::Many(0)), (true, None));
         assert_eq!(repeats(&port, Toward::All), (false, Some(1)));
         let request = port.spec.block_ack_request();
-        assert_eq!(port.closes.since(port.limit(Toward::Many(0))), request);
-        assert_eq!(port.limit(Toward::All), port.closes);
+        assert_eq!(port.closes.since(port.deadline(Toward::Many(0))), request);
+        assert_eq!([port.deadline(Toward::All), port.limit(Toward::All)], [port.closes; 2]);
+        port.spec.way = Duration::from_micros(70);
+        let back = port.limit(Toward::Many(0)).since(port.deadline(Toward::Many(0)));
+        assert_eq!((back, port.limit(Toward::All)), (port.spec.way * 2, port.closes));
+        port.spec.way = Duration::ZERO;
         port.is_stamped = false;
         assert_eq!(repeats(&port, Toward::Many(0)), (false, Some(1)));
         let single = port.spec.unacknowledged(1500);

@@ -85,6 +85,8 @@ impl Wild {
         }
         let kind = decoded.header.kind;
         if kind == Kind::Marker {
+            // Of 2P.
+            self.on_refused(cx, frame.from, Refusal::Link);
             return None;
         }
         // Only its beacons tell that the slot length of a neighbour was put right.

@@ -7,7 +7,7 @@
 use super::peer::Peer;
 use super::port::{Port, Toward};
 use super::riders::BUNDLE_BYTES;
-use super::{InOrder, Settings, Wild, WildConfig, ack_bytes, window};
+use super::{InOrder, Wild, WildConfig, ack_bytes};
 use crate::base::phy::LLC_SNAP_BYTES;
 use crate::base::{
     Cx, Duration, EtherType, FlowId, Frame, Instant, Lane, RadioSpec, RoomBelow, Seq, UnitId,
@@ -319,7 +319,7 @@ impl WildConfig {
     }
 
     fn most_ack_bytes(&self, radio: &RadioSpec) -> usize {
-        ack_bytes(window(self, &Settings::new(self), radio))
+        ack_bytes(self.window(radio))
     }
 }
 

@@ -245,6 +245,7 @@ impl Scenario {
                     Some(_) if aggregates => config.aggregate,
                     _ => 1,
                 },
+                way: radio.longest,
             },
             ack_rate: phy.ack_rate(config.ack_rate_mbps.map(Bitrate::from_mbps), rate),
             control_rate,
@@ -259,18 +260,22 @@ impl Scenario {
     }
 }
 
-/// Tells nodes how frames go to and from neighbours with other radios, or over links with rates.
+/// Tells nodes how frames go to and from neighbours with other radios, over links with rates, and
+/// over ways shorter than the longest where each transmission waits for its answer.
 fn add_ways(topology: &Topology, nodes: &mut [NodePlan]) {
     for hop in topology.hops.iter().filter(|hop| hop.usable) {
         let spec = |(node, radio): (NodeId, RadioId)| {
             nodes[usize::from(node.0) - 1].radios[usize::from(radio.0)].spec
         };
         let (theirs, own, most) = (spec(hop.from), spec(hop.to), topology.most_rate(hop));
-        if most.is_none() && (RadioSpec { id: own.id, ..theirs }) == own {
+        let is_alike = (RadioSpec { id: own.id, way: own.way, ..theirs }) == own;
+        let has_way = !own.aggregates() || [own.way, theirs.way] == [hop.delay; 2];
+        if most.is_none() && is_alike && has_way {
             continue;
         }
         let peer = PeerSpec { node: hop.from.0, radio: hop.to.1 };
         if let (Some(there), Some(back)) = (own.toward(&theirs, most), theirs.toward(&own, most)) {
+            let [there, back] = [there, back].map(|spec| RadioSpec { way: hop.delay, ..spec });
             nodes[usize::from(hop.to.0.0) - 1].ways.push(Way { peer, there, back });
         }
     }

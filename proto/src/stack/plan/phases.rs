@@ -16,6 +16,9 @@ use crate::stack::scenario::{NodeConfig, RadioConfig, Scenario};
 /// Channels that do not touch, by band: what is proposed for a link.
 const APART_24_GHZ: [u16; 3] = [1, 6, 11];
 const APART_5_GHZ: [u16; 8] = [36, 40, 44, 48, 149, 153, 157, 161];
+/// The same of wide ones, by their centres.
+const APART_40_MHZ: [u16; 4] = [38, 46, 151, 159];
+const APART_80_MHZ: [u16; 5] = [42, 155, 58, 106, 122];
 /// The highest channel of 2.4 GHz.
 const LAST_24_GHZ: u16 = 14;
 
@@ -338,13 +341,38 @@ fn ring(
     left
 }
 
-/// Links of a channel that would close an odd ring, each with a channel on which it does not.
+/// Links of a channel, each with another channel, so that no ring of an odd number is left on any
+/// by what is known here; several choices, that with the fewest changes first.
 ///
-/// `links` are the links of the network in the order of the file, with their channels.
+/// `links` are the links of the network in the order of the file, with their channels, which are
+/// `width_mhz` wide.
 pub(in crate::stack) fn channels_that_help(
     links: &[([NodeId; 2], u16)],
     channel: u16,
-) -> Vec<(usize, u16)> {
+    width_mhz: u16,
+) -> Vec<Vec<(usize, u16)>> {
+    let choice = match (channel <= LAST_24_GHZ, width_mhz) {
+        (true, 0..=22) => &APART_24_GHZ[..],
+        (true, _) => &[],
+        (false, 0..=20) => &APART_5_GHZ,
+        (false, 21..=40) => &APART_40_MHZ,
+        (false, _) => &APART_80_MHZ,
+    };
+    let is_apart = |other: &&u16| other.abs_diff(channel) * 5 >= width_mhz;
+    let others: Vec<u16> = choice.iter().filter(is_apart).copied().collect();
+    [closing_links(links, channel, &others), links_by_bits(links, channel, &others)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Each link that would close an odd ring on the first channel on which it does not; nothing if
+/// there is none for one of them.
+fn closing_links(
+    links: &[([NodeId; 2], u16)],
+    channel: u16,
+    others: &[u16],
+) -> Option<Vec<(usize, u16)>> {
     let mut halves = Halves::default();
     let mut closing = Vec::new();
     for (index, (ends, on)) in links.iter().enumerate() {
@@ -352,16 +380,26 @@ pub(in crate::stack) fn channels_that_help(
             closing.push(index);
         }
     }
-    let choice: &[u16] = if channel <= LAST_24_GHZ { &APART_24_GHZ } else { &APART_5_GHZ };
-    let apart = |other: &&u16| other.abs_diff(channel) >= 4;
-    let mut found = Vec::new();
-    for index in closing {
-        let fits = choice.iter().filter(apart).find(|other| halves.join(**other, links[index].0));
-        if let Some(other) = fits {
-            found.push((index, *other));
-        }
-    }
-    found
+    let mut change = |index: usize| {
+        let fits = others.iter().find(|other| halves.join(**other, links[index].0));
+        fits.map(|other| (index, *other))
+    };
+    closing.into_iter().map(&mut change).collect()
+}
+
+/// Each link on the channel that goes by the lowest bit in which the numbers of its ends differ:
+/// that bit tells the halves apart. So four channels do for sixteen nodes, however they are joined.
+fn links_by_bits(
+    links: &[([NodeId; 2], u16)],
+    channel: u16,
+    others: &[u16],
+) -> Option<Vec<(usize, u16)>> {
+    let of_channel = links.iter().enumerate().filter(|(_, (_, on))| *on == channel);
+    let nodes: BTreeSet<NodeId> = of_channel.clone().flat_map(|(_, (ends, _))| *ends).collect();
+    let numbers: BTreeMap<NodeId, usize> = nodes.into_iter().zip(0..).collect();
+    let bit = |[a, b]: &[NodeId; 2]| (numbers[a] ^ numbers[b]).trailing_zeros() as usize;
+    let changed = of_channel.filter(|(_, (ends, _))| bit(ends) > 0);
+    changed.map(|(index, (ends, _))| Some((index, *others.get(bit(ends) - 1)?))).collect()
 }
 
 /// Which nodes of a channel are joined, and whether in the same half.

@@ -8,7 +8,7 @@ use crate::base::{NodeId, PhyKind};
 use crate::link::wild::WildConfig;
 use crate::stack::config::LinkConfig;
 use crate::stack::plan::{Topology, channels_that_help};
-use crate::stack::scenario::{PACKET_BYTES, RadioLinkConfig, Scenario};
+use crate::stack::scenario::{PACKET_BYTES, RadioConfig, RadioLinkConfig, Scenario};
 
 /// Rings of an odd number of nodes on one channel: two neighbours in them would always send at the
 /// same time.
@@ -144,11 +144,27 @@ fn check_parts(found: &mut Found, wild: &WildConfig, topology: &Topology) {
     }
 }
 
+/// The radios of a link.
+fn radio_of(scenario: &Scenario, link: &RadioLinkConfig) -> RadioConfig {
+    let own = link.radio.as_ref().map(|radio| radio.over(&scenario.radio));
+    own.unwrap_or_else(|| scenario.radio.clone())
+}
+
 /// The channel of a link; nothing for wires.
 fn channel_of(scenario: &Scenario, link: &RadioLinkConfig) -> Option<u16> {
-    let own = link.radio.as_ref().map(|radio| radio.over(&scenario.radio));
-    let radio = own.as_ref().unwrap_or(&scenario.radio);
+    let radio = radio_of(scenario, link);
     (radio.phy != PhyKind::Wire).then_some(radio.channel)
+}
+
+/// Whether all can take turns once these links are on these channels.
+fn is_split_with(scenario: &Scenario, changes: impl Iterator<Item = (usize, u16)>) -> bool {
+    let mut changed = scenario.clone();
+    for (index, channel) in changes {
+        let radio = changed.link[index].radio.take().unwrap_or_default();
+        changed.link[index].radio = Some(radio.on_channel(channel));
+    }
+    let topology = Topology::build(&changed);
+    topology.odd_rings().is_empty() && topology.overlaps().is_empty()
 }
 
 /// Which links should have which channels.
@@ -162,12 +178,18 @@ fn help(scenario: &Scenario, names: &Names<'_>, channel: u16) -> String {
             indices.push(index);
         }
     }
-    let changes = channels_that_help(&links, channel);
-    if changes.is_empty() {
+    let radios = scenario.link.iter().map(|link| radio_of(scenario, link));
+    let width_mhz = radios.filter(|radio| radio.channel == channel).map(|radio| radio.width_mhz);
+    let choices = channels_that_help(&links, channel, width_mhz.max().unwrap_or(20));
+    let helps = |changes: &Vec<(usize, u16)>| {
+        let changes = changes.iter().map(|(index, channel)| (indices[*index], *channel));
+        is_split_with(scenario, changes)
+    };
+    let Some(changes) = choices.into_iter().find(helps) else {
         return "radios of their own for the links of the ring, on channels that do not touch, or \
                 another link protocol"
             .to_owned();
-    }
+    };
     let change = |(index, channel): &(usize, u16)| {
         format!("link[{}].radio = {{ channel = {channel} }}", indices[*index])
     };
@@ -176,6 +198,7 @@ fn help(scenario: &Scenario, names: &Names<'_>, channel: u16) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::stack::problems::Problem;
     use crate::stack::scenario::Scenario;
 
     fn ring(links: &[(&str, &str, u16)]) -> Scenario {
@@ -204,16 +227,13 @@ mod tests {
         assert_eq!(problems[0].help, "link[3].radio = { channel = 6 }");
     }
 
-    #[test]
-    fn what_the_help_says_helps() {
-        // Every two of four nodes are joined.
-        let names = ["a", "b", "c", "d"];
-        let mut links = Vec::new();
-        for (index, from) in names.iter().enumerate() {
-            links.extend(names[index + 1..].iter().map(|to| (*from, *to, 1)));
-        }
+    /// Does what the help says, until there is nothing to say or it is no channels.
+    fn follow_help(
+        links: &mut [(&str, &str, u16)],
+        mut problems: impl FnMut(&[(&str, &str, u16)]) -> Vec<Problem>,
+    ) {
         for _ in 0..3 {
-            let problems = ring(&links).problems();
+            let problems = problems(links);
             let Some(problem) = problems.first() else { return };
             for change in problem.help.split(" and ") {
                 let mut numbers = change.split(|c: char| !c.is_ascii_digit());
@@ -222,7 +242,34 @@ mod tests {
                 links[link].2 = channel as u16;
             }
         }
-        panic!("still refused: {:?}", ring(&links).problems());
+        panic!("still refused: {:?}", problems(links));
+    }
+
+    #[test]
+    fn what_the_help_says_helps() {
+        // Every two of four nodes are joined, and of five.
+        for names in [&["a", "b", "c", "d"][..], &["a", "b", "c", "d", "e"]] {
+            let mut links = Vec::new();
+            for (index, from) in names.iter().enumerate() {
+                links.extend(names[index + 1..].iter().map(|to| (*from, *to, 1)));
+            }
+            follow_help(&mut links, |links| ring(links).problems());
+        }
+        // Wide channels.
+        let mut links = [("a", "b", 42), ("b", "c", 42), ("c", "a", 42)];
+        follow_help(&mut links, |links| {
+            let mut scenario = ring(links);
+            let wide = serde_json::json!({ "phy": "802.11ac", "width_mhz": 80, "channel": 42 });
+            scenario.radio = serde_json::from_value(wide).expect("a radio");
+            scenario.problems()
+        });
+    }
+
+    #[test]
+    fn channels_that_disturb_others_of_a_node_are_no_help() {
+        let links = [("a", "b", 1), ("b", "c", 1), ("c", "a", 1), ("c", "d", 8), ("a", "e", 8)];
+        let problems = ring(&links).problems();
+        assert!(problems[0].help.starts_with("radios of their own"), "{}", problems[0].help);
     }
 
     #[test]

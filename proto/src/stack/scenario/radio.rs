@@ -233,6 +233,7 @@ impl RadioConfig {
             seal_bytes: 0,
             edca: self.edca,
             aggregate: 1,
+            way: Duration::ZERO,
         };
         spec.unacknowledged(PACKET_BYTES + OVERHEAD_BYTES)
     }

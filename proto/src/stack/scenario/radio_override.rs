@@ -83,6 +83,15 @@ impl RadioOverride {
         serde_json::from_value(Value::Object(merged)).expect("numbers are numbers")
     }
 
+    /// The same settings on another channel.
+    pub(in crate::stack) fn on_channel(mut self, channel: u16) -> Self {
+        self.config.channel = channel;
+        if !self.has("channel") {
+            self.given.push("channel".into());
+        }
+        self
+    }
+
     /// Whether a setting is given.
     pub fn has(&self, key: &str) -> bool {
         self.given.iter().any(|given| given == key)

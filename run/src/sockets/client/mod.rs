@@ -49,7 +49,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// That of a node on this host.
+    /// That of a node on this host. The nodes of a lab have theirs elsewhere: [`Daemon::at`].
     pub fn of_node(name: &str) -> Self {
         Self { path: socket_path(&runtime_dir(), name) }
     }

@@ -1,5 +1,5 @@
-//! Recordings of TCP receivers of a Linux kernel in the lab of farhop, replayed into ours: it has to
-//! acknowledge what the kernel acknowledged, when it did (`bench/kernel/record.sh`).
+//! Recordings of TCP receivers of a Linux kernel in the lab of farhop, replayed into ours: it has
+//! to acknowledge what the kernel acknowledged, when it did (`bench/kernel/record.sh`).
 //!
 //! The windows of these recordings do not grow, with which Linux acknowledges a segment at once
 //! (`tcp_grow_window`): ours are as large as they may be from the start.
