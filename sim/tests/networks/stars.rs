@@ -1,7 +1,7 @@
 //! Stars under `wild`: equal parts of the air for stations and flows, turns that are filled,
 //! stations with rates of their own.
 
-use farhop_sim::engine::Report;
+use farhop_sim::engine::{FlowReport, Report};
 
 use super::report;
 
@@ -133,5 +133,24 @@ fn a_mast_of_two_streams_has_stations_of_one_and_of_an_older_radio() {
         println!("{radio}: {mbps:.2?} Mb/s");
         assert!(mbps[..2].iter().all(|mbps| *mbps > 18.0), "{mbps:?}");
         assert!(mbps[2..].iter().all(|mbps| *mbps > 6.0), "{mbps:?}");
+    }
+}
+
+#[test]
+fn stations_that_come_while_others_are_busy_are_let_in_together() {
+    // One after the other they took 6 and 13 s.
+    for (slot_ms, most_s) in [(20, 3.5), (60, 6.0)] {
+        let settings = format!(
+            "radio = {{ preamble = \"short\", ack_rate_mbps = 2, gap = \"difs\" }}\n\
+             stack.link = {{ kind = \"wild\", slot_ms = {slot_ms} }}"
+        );
+        let report = star(&settings, 24, 1, |at| down(at, UDP));
+        let first = |flow: &FlowReport| {
+            let bin = flow.over_time_mbps.iter().position(|mbps| *mbps > 0.0);
+            bin.map_or(f64::INFINITY, |bin| bin as f64 * flow.bin_s)
+        };
+        let last_s = report.flows.iter().map(first).fold(0.0, f64::max);
+        println!("{slot_ms} ms: {last_s:.1} s");
+        assert!(last_s < most_s, "{slot_ms} ms: {last_s} s until all are here");
     }
 }

@@ -1,14 +1,17 @@
 //! What the links of a scenario can carry, with the mean of what radios draw.
 
-use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES, Mode, RTS_BYTES, mpdu_bytes};
+use farhop_proto::base::phy::{
+    ACK_BYTES, BLOCK_ACK_BYTES, LLC_SNAP_BYTES, Mode, RTS_BYTES, mpdu_bytes,
+};
 use farhop_proto::base::{
     AccessCategory, Bitrate, Duration, Gap, NodeId, PhyKind, RadioId, RadioSpec, counted,
 };
 use farhop_proto::link::plain::PlainConfig;
+use farhop_proto::link::wild::{InOrder, WildConfig};
 use farhop_proto::stack::{Hop, LinkConfig, Plan, Protection, RadioLinkConfig, RadioPlan};
-use farhop_proto::wire::blindfec;
 use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
 use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
+use farhop_proto::wire::{blindfec, bundle};
 
 use super::PACKET_BYTES;
 
@@ -116,9 +119,9 @@ fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
 }
 
 /// A packet in so many units, and the time that they take.
-fn of_units(radio: &RadioSpec, units: u8) -> (u64, Duration, &'static str) {
+fn of_units(radio: &RadioSpec, units: u8) -> (f64, Duration, &'static str) {
     let unit = PACKET_BYTES.div_ceil(units.into()) + UNIT_HEADER_BYTES;
-    (1, radio.unacknowledged(unit) * units.into(), "one way at a time")
+    (1.0, radio.unacknowledged(unit) * units.into(), "one way at a time")
 }
 
 /// What a radio can send.
@@ -136,9 +139,7 @@ fn limit(one_way: Duration, (radio, neighbours): (&RadioPlan, u64), config: &Lin
     let mut alone = None;
     let (packets, time, when) = match config {
         LinkConfig::Wild(wild) => {
-            // What was sent is acknowledged in the other end's slot.
-            let window = wild.window(&radio.spec) as u64;
-            let packets = |slot| wild.packets_a_slot(&radio.spec, slot, PACKET_BYTES).min(window);
+            let packets = |slot| packets_a_slot(wild, &radio.spec, slot);
             let (slot, most, least) = (wild.slot(), wild.slot_most(), wild.slot_least());
             // The longest slot beside the shortest: they follow the demand.
             let one_way = || mbps(packets(most), most + least + there_and_back);
@@ -156,19 +157,36 @@ fn limit(one_way: Duration, (radio, neighbours): (&RadioPlan, u64), config: &Lin
             let markers = radio.spec.unacknowledged(HEADER_BYTES) * neighbours;
             let unused = two_p.guard() + markers;
             let packets = two_p.phase().saturating_sub(unused).div_duration(frame);
-            (packets, two_p.phase() * 2 + there_and_back, "each way")
+            (packets as f64, two_p.phase() * 2 + there_and_back, "each way")
         }
         LinkConfig::Plain(plain) => {
             let (packets, time) = packets_an_access(radio, plain, there_and_back);
-            (packets, time, "one way at a time")
+            (packets as f64, time, "one way at a time")
         }
     };
     Limit { mbps: mbps(packets, time), when, one_way: alone }
 }
 
 /// So many packets in a time, in Mb/s.
-fn mbps(packets: u64, time: Duration) -> f64 {
-    packets as f64 * PACKET_BYTES as f64 * 8.0 / (time.as_nanos() as f64 / 1e3)
+fn mbps(packets: f64, time: Duration) -> f64 {
+    packets * PACKET_BYTES as f64 * 8.0 / (time.as_nanos() as f64 / 1e3)
+}
+
+/// Packets that a radio sends in a slot of `wild`; parts of them count where frames are filled,
+/// the last with what fits.
+fn packets_a_slot(wild: &WildConfig, radio: &RadioSpec, slot: Duration) -> f64 {
+    // What was sent is acknowledged in the other end's slot.
+    let window = wild.window(radio) as f64;
+    let is_cut = !radio.aggregates() && wild.in_order != InOrder::Link;
+    let Some(filled) = wild.frame_bytes.filter(|_| is_cut) else {
+        return (wild.packets_a_slot(radio, slot, PACKET_BYTES) as f64).min(window);
+    };
+    let frame = usize::from(filled).saturating_sub(LLC_SNAP_BYTES + radio.seal_bytes);
+    // A frame has the end of one packet and the beginning of another.
+    let body = frame.saturating_sub(HEADER_BYTES + 2 * bundle::HEAD_BYTES);
+    let room = slot.saturating_sub(wild.guard());
+    let frames = room.as_nanos() as f64 / radio.unacknowledged(frame).as_nanos() as f64;
+    frames.min(window) * body as f64 / PACKET_BYTES as f64
 }
 
 /// Packets that a radio sends each time that it has waited for the air, and how long that takes

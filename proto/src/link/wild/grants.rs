@@ -6,8 +6,9 @@
 //! Half of the slot is for packets, whatever happens, and three quarters where frames go many in a
 //! transmission: where a shortest turn for each neighbour does not fit into the rest, they are
 //! served in rounds, those who have nothing waiting in one of four. Whoever is missing is asked by
-//! name, so that two who come at the same time do not meet: many at once while nobody is here, else
-//! out of what nobody wants.
+//! name, so that two who come at the same time do not meet: many at once while nobody is here, or
+//! while they are missing only since a short time; one at a time, and out of what nobody wants,
+//! once they seem to stay away.
 //!
 //! Where slots may have other lengths, the middle splits each cycle between its own slot and that
 //! of its neighbours as well, by what waits on either side. A cycle stays as long as it is: the
@@ -28,6 +29,10 @@ use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, TurnEntry, Turns};
 const CYCLES: u64 = 4;
 /// One round in so many has a turn for somebody who is missing, whatever the others want.
 const GUESTS_OF: u32 = 2;
+/// Whoever was asked less often since it is missing may just be coming.
+const COMING: u32 = 8;
+/// Those are asked within one of so many parts of a slot, and all others one at a time.
+const COMING_OF: u64 = 4;
 /// Whoever has packets waiting is served as if it had waited so many times as long.
 const BUSY_WEIGHT: u32 = 4;
 /// One turn in so many may be for neighbours whose packets go before those of others: they have one
@@ -45,7 +50,7 @@ const GAP: Duration = Duration::from_micros(60);
 /// By so much may the ways of a newcomer and of the others differ (90 km, there and back), and in
 /// one of so many invitations by so much (300 km), unless that is more than a quarter of a slot.
 const NEWCOMER_SKEW: Duration = Duration::from_micros(600);
-const FAR_OF: u8 = 4;
+const FAR_OF: u32 = 4;
 const FAR_SKEW: Duration = Duration::from_millis(2);
 /// Payload of a frame by which a newcomer makes itself known.
 const NEWCOMER_BYTES: usize = 200;
@@ -78,7 +83,7 @@ pub(super) struct Served {
     /// Turns that it had since it was heard.
     pub(super) unheard: u8,
     /// How many times it was asked while it was missing.
-    asked: u8,
+    pub(super) asked: u32,
     /// Frames with packets since turns were given out, and their air time.
     frames: u64,
     used: Duration,
@@ -132,15 +137,20 @@ impl Needs {
     fn guests(&self, settings: &Settings, slot: Duration) -> usize {
         let spare = slot.saturating_sub(self.fixed(settings, 0) + self.far + self.asked());
         let spare = if self.here.is_empty() { spare } else { spare / 2 };
-        let taken = self.invitations.iter().scan(Duration::ZERO, |taken, invitation| {
-            *taken += *invitation;
-            Some(*taken)
-        });
-        let fit = taken.take_while(|taken| *taken <= spare).count();
+        let fit = in_line(&self.invitations, spare);
         let most = self.away.len().min(Turns::MOST - self.here.len());
         let is_few = self.guests == 0 && self.away.len() <= self.all;
         if is_few { 0 } else { fit.max(self.guests).min(most) }
     }
+}
+
+/// How many of these, one behind the other, take no more than such a time.
+fn in_line(invitations: &[Duration], time: Duration) -> usize {
+    let taken = invitations.iter().scan(Duration::ZERO, |taken, invitation| {
+        *taken += *invitation;
+        Some(*taken)
+    });
+    taken.take_while(|taken| *taken <= time).count()
 }
 
 impl Peer {
@@ -279,21 +289,25 @@ impl Wild {
         let invitations: Vec<Duration> = away.iter().map(invitation).collect();
         let latest = far;
         let far = Duration::from_nanos(far.max(0).unsigned_abs());
-        let for_guest = invitations.first().map_or(Duration::ZERO, |first| *first + far);
+        let is_due = here.is_empty() || round.is_multiple_of(GUESTS_OF);
+        let is_coming = |index: &&usize| peer(index).served.asked < COMING;
+        let coming = away.iter().filter(is_coming).count();
+        let coming = coming.min(in_line(&invitations, slot / COMING_OF)).max(1).min(away.len());
+        let invited: Duration = invitations[..coming].iter().copied().sum();
+        let for_guests = if away.is_empty() { Duration::ZERO } else { invited + far };
         let longest = |of: &dyn Fn(&usize) -> Duration| here.iter().map(of).max();
         let least = longest(&least_of).unwrap_or(GAP);
         let packet = longest(&packet_of).unwrap_or(least);
-        let beside_packet = room.saturating_sub(packet.saturating_sub(least) + for_guest);
+        let beside_packet = room.saturating_sub(packet.saturating_sub(least) + for_guests);
         let is_many = here.iter().any(|index| radio(index).aggregates());
         let part = if is_many { LEAST_TURNS_OF_MANY } else { LEAST_TURNS_OF };
         let most = (room / part).min(beside_packet).div_duration(least).max(1);
         let rounds = (here.len() as u64).div_ceil(most).max(1);
-        let is_due = here.is_empty() || round.is_multiple_of(GUESTS_OF);
         let all = here.len();
         self.take_places(&mut here, (most as usize).min(Turns::MOST - 1), round);
         let claim = |index: &usize| self.claim(*index, room, window);
         Needs {
-            guests: usize::from(is_due && !away.is_empty()),
+            guests: if is_due { coming } else { 0 },
             rounds,
             latest,
             far,

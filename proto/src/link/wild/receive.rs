@@ -151,7 +151,7 @@ impl Wild {
         // Who is not in step with others has only this neighbour to find step with.
         let is_up = is_with_us || !is_in_step;
         peer.heard = Some(cx.now);
-        peer.served.unheard = 0;
+        (peer.served.unheard, peer.served.asked) = (0, 0);
         peer.signal = frame.signal.or(peer.signal);
         peer.takes_parts = header.has(flag::TAKES_PARTS);
         peer.hurries = header.has(flag::HURRIES);
