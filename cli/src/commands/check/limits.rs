@@ -31,9 +31,11 @@ pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop])
         return said;
     }
     let neighbours = hops.iter().map(|hop| neighbours(plan, hop.from)).max().unwrap_or_default();
-    let limit = |hop: &Hop| match hop.usable {
-        true => limit(hop.delay, (&sender(plan, hop), neighbours), stack),
-        false => Limit { mbps: 0.0, ..limit(hop.delay, (&sender(plan, hop), neighbours), stack) },
+    let limit = |hop: &Hop| {
+        let Limit { mbps, when, one_way } =
+            limit(hop.delay, (&sender(plan, hop), neighbours), stack);
+        let usable = |mbps| if hop.usable { mbps } else { 0.0 };
+        Limit { mbps: usable(mbps), when, one_way: one_way.map(usable) }
     };
     let ([a, b], there, back) = (&link.between, limit(&hops[0]), limit(&hops[1]));
     let both = |there: f64, back: f64| {
