@@ -1,5 +1,5 @@
-//! Loading a scenario file: everything that is wrong with it, with the place and what would be
-//! right.
+//! Loads a scenario file, and reports everything that is wrong with it: the place, and what would
+//! be right.
 
 use std::io;
 use std::ops::Range;
@@ -21,23 +21,23 @@ mod recordings;
 pub(crate) use files::Files;
 use read::{COMPLAINTS, Complaint};
 
-/// The most that is told of what is no TOML: the rest follows from it, or it is another file.
+/// Most syntax errors that are reported: the others follow from these, or the file is no TOML.
 const SYNTAX: usize = 3;
 
 /// A scenario with the text that it was read from.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// The scenario with its layouts and random flows written out.
+    /// The scenario, with its layouts and random flows expanded.
     pub(crate) scenario: Scenario,
     pub(crate) text: String,
-    /// The file, as it was named.
+    /// The path of the file, as it was given.
     pub(crate) name: String,
-    /// The folder that names of files start from.
+    /// The folder that relative paths in the file start from.
     pub(crate) folder: PathBuf,
 }
 
 impl Loaded {
-    /// The failure that these problems of the file are, each at its place; `help` is said as it is.
+    /// These problems of the file as a failure, each at its place, with its `help` unchanged.
     pub(crate) fn refuse(&self, problems: Vec<Problem>) -> Failure {
         let document = DeTable::parse(&self.text).expect("the text was read before");
         let complaint = |Problem { path, message, help }| Complaint {
@@ -49,21 +49,21 @@ impl Loaded {
         Failure::Input(all_wrong(&self.name, self.text.clone(), complaints))
     }
 
-    /// The scenario as it is written, where flows have the numbers that they have in the file.
+    /// The scenario without expansion, so that flows have the numbers that they have in the file.
     pub(crate) fn written(&self) -> Scenario {
         toml::from_str(&self.text).expect("the text was read before")
     }
 
-    /// The failure that the file is as a whole, where one command cannot run what another can.
+    /// A failure about the whole file, for one command that cannot run what others can.
     pub(crate) fn refuse_whole(&self, why: impl std::fmt::Display) -> Failure {
         Failure::Input(miette::miette!("{}: {why}", self.name))
     }
 }
 
-/// One wrong thing in a file.
+/// One error in a file.
 #[derive(Debug)]
 struct Wrong {
-    /// The text, if it is shown where in it.
+    /// The text of the file, if the place in it is shown.
     source: Option<Arc<NamedSource<String>>>,
     message: String,
     help: String,
@@ -96,12 +96,12 @@ impl Diagnostic for Wrong {
     }
 }
 
-/// What is wrong in a file, where there are several things.
+/// Several errors in a file.
 #[derive(Debug)]
 struct AllWrong {
     file: String,
     count: usize,
-    /// The first of them.
+    /// The first errors, up to `COMPLAINTS`.
     wrong: Vec<Wrong>,
 }
 
@@ -124,10 +124,10 @@ impl Diagnostic for AllWrong {
     }
 }
 
-/// Reads a scenario.
+/// Loads a scenario.
 ///
-/// Fails with all that is wrong: what cannot be parsed, else what cannot be read and what is
-/// impossible.
+/// Fails with all errors: those of syntax, or if there are none, keys and values that cannot be
+/// read and values that are impossible.
 pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
     let name = file.display().to_string();
     let text = files::read_text(file).map_err(|error| {
@@ -147,13 +147,13 @@ pub(crate) fn load(file: &Path) -> Result<Loaded, Failure> {
     }
 }
 
-/// Reads a scenario that real daemons run: their frames are encrypted where it says nothing.
+/// Loads a scenario for real daemons: unless it says otherwise, their frames are encrypted.
 ///
 /// Fails as [`load`] does.
 pub(crate) fn load_to_run(file: &Path) -> Result<Loaded, Failure> {
     let mut loaded = load(file)?;
     loaded.scenario.security.get_or_insert_default();
-    // Sealed frames are longer.
+    // Sealed frames are longer, so the scenario may be impossible with them.
     match loaded.scenario.problems().first() {
         None => Ok(loaded),
         Some(Problem { message, help, .. }) => Err(Failure::Input(miette::miette!(
@@ -164,8 +164,8 @@ pub(crate) fn load_to_run(file: &Path) -> Result<Loaded, Failure> {
     }
 }
 
-/// The scenario that a text describes, with what is in the files that it names, or everything that
-/// is wrong with it in the order of the text.
+/// The scenario that a text and the files named in it describe, or all errors in the order of the
+/// text.
 fn scenario(text: &str, files: &Files) -> Result<Scenario, Vec<Complaint>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -182,7 +182,7 @@ fn scenario(text: &str, files: &Files) -> Result<Scenario, Vec<Complaint>> {
         let complaint = |error| read::complaint(error, place(error));
         let mut complaints: Vec<Complaint> = errors.iter().map(complaint).collect();
         complaints.sort_by_key(|complaint| complaint.span.start);
-        // What is still wrong at one place may follow from the first that is.
+        // Several errors at one place may follow from the first.
         complaints.dedup_by_key(|complaint| complaint.span.start);
         let more = complaints.len().saturating_sub(SYNTAX);
         complaints.truncate(SYNTAX);
@@ -199,7 +199,7 @@ fn scenario(text: &str, files: &Files) -> Result<Scenario, Vec<Complaint>> {
         if complaints.is_empty() && problems.is_empty() {
             return Ok(scenario);
         }
-        // A default that took the place of a key with a typing error makes problems of its own.
+        // A default in the place of a mistyped key may cause problems that are not real.
         let is_sure = |problem: &Problem| {
             let parent = problem.path.rsplit_once('.').map_or("", |(parent, _)| parent);
             !reading.touched.iter().any(|touched| touched == parent)
@@ -214,9 +214,9 @@ fn scenario(text: &str, files: &Files) -> Result<Scenario, Vec<Complaint>> {
     Err(complaints)
 }
 
-/// The scenario that a text describes which no file has.
+/// The scenario that a text describes, which is in no file.
 ///
-/// Fails with the first thing that is wrong with it, and what may help.
+/// Fails with the first error and a hint.
 pub(crate) fn put_together(text: &str, files: &Files) -> Result<Scenario, (String, String)> {
     scenario(text, files).map_err(|complaints| {
         let first = complaints.into_iter().next().expect("something is wrong");
@@ -224,8 +224,8 @@ pub(crate) fn put_together(text: &str, files: &Files) -> Result<Scenario, (Strin
     })
 }
 
-/// Puts what is in the files that a scenario names into it. Returns what is impossible in all of
-/// it.
+/// Reads the files that a scenario names into it. Returns all problems of the scenario, among them
+/// the files that cannot be read.
 fn read_files(scenario: &mut Scenario, files: &Files) -> Vec<Problem> {
     let mut unreadable = recordings::read(scenario, files);
     for (index, layout) in scenario.layout.iter_mut().enumerate() {
@@ -239,7 +239,7 @@ fn read_files(scenario: &mut Scenario, files: &Files) -> Vec<Problem> {
             }),
         }
     }
-    // That nothing is there is no news then.
+    // For an unreadable file, that its content is missing is no problem of its own.
     let is_new =
         |problem: &Problem| unreadable.iter().all(|other| !problem.path.starts_with(&other.path));
     let others: Vec<Problem> = scenario.problems().into_iter().filter(is_new).collect();
@@ -247,8 +247,8 @@ fn read_files(scenario: &mut Scenario, files: &Files) -> Vec<Problem> {
     unreadable
 }
 
-/// What only the simulator has, if the scenario has it: several radios at a node where the link
-/// has no slots, wires, and nodes that move.
+/// The first feature of the scenario that only the simulator has, or `None`: nodes with several
+/// radios and a link other than `wild` (unless `may_have_several`), wires, and nodes that move.
 pub(crate) fn simulated_only(
     scenario: &Scenario,
     may_have_several: impl Fn(&NodeConfig) -> bool,
@@ -272,11 +272,11 @@ pub(crate) fn simulated_only(
     Some(format!("{what}: `farhop sim` only"))
 }
 
-/// Bytes of a line beyond which it is no picture of what is wrong in it. (Of a line with more than
-/// 65,535 columns none can be made.)
+/// Longest line, in bytes, that is shown with an error. (A line of more than 65,535 columns cannot
+/// be shown at all.)
 const WIDE: usize = 2_000;
 
-/// One diagnostic of them all.
+/// All errors as one diagnostic.
 fn all_wrong(file: &str, text: String, complaints: Vec<Complaint>) -> miette::Report {
     let source = Arc::new(NamedSource::new(file, text).with_language("TOML"));
     let wrong = |complaint: Complaint| {
@@ -302,7 +302,7 @@ fn all_wrong(file: &str, text: String, complaints: Vec<Complaint>) -> miette::Re
     }
 }
 
-/// The lines that a span of a text is in.
+/// The lines that contain a span of a text.
 fn lines_of<'a>(text: &'a str, span: &Range<usize>) -> &'a str {
     let [start, end] = [span.start, span.end].map(|at| text.floor_char_boundary(at));
     let before = text[..start].rfind('\n').map_or(0, |end| end + 1);
@@ -310,15 +310,15 @@ fn lines_of<'a>(text: &'a str, span: &Range<usize>) -> &'a str {
     &text[before..behind]
 }
 
-/// Line and column of a byte of a text, from 1.
+/// The line and column of a byte of a text, both from 1.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(at)];
     let line = before.rsplit('\n').next().unwrap_or_default();
     (before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
-/// The place of `path` (`link[1].between[0]`) in a document: of the longest part of it that the
-/// document has, since what is wrong may be that a key is missing.
+/// The place of `path` (`link[1].between[0]`) in a document, or of the longest part of the path
+/// that exists there, since the problem may be a missing key.
 fn span(root: &Spanned<DeTable<'_>>, path: &str) -> Range<usize> {
     let mut found: Option<Range<usize>> = None;
     let mut table = Some(root.get_ref());

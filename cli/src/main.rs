@@ -19,8 +19,8 @@ use progress::tell;
 
 /// Makes long, lossy and multi-hop wireless links carry traffic well.
 ///
-/// One scenario file describes a network; it runs in virtual time (sim), as real daemons over an
-/// emulated air (lab), or on real radios (up).
+/// One scenario file describes a network. It runs in virtual time (`sim`), as real daemons over an
+/// emulated air (`lab`), or on real radios (`up`).
 #[derive(Parser)]
 #[command(
     version,
@@ -74,28 +74,28 @@ enum Command {
     LabNoise(commands::noise::Options),
 }
 
-/// Why a command did not do what was asked.
+/// Why a command failed, which decides its exit status.
 pub(crate) enum Failure {
-    /// The input was wrong: exit status 2.
+    /// The input is wrong, and nothing was done: exit status 2.
     Input(miette::Report),
-    /// It went wrong: exit status 1.
+    /// The command failed: exit status 1.
     Failed(String),
-    /// A lab could not keep up; all else was done: exit status 3.
+    /// A lab could not keep up with real time, but all else was done: exit status 3.
     Late,
-    /// A program could not be run in its place: the exit status that shells have for that, 127
-    /// where there is none and else 126.
+    /// A program could not be run in a lab. The exit status is that of shells: 127 if the program
+    /// does not exist, else 126.
     NotRun(String, u8),
-    /// Somebody ended it: exit status 128 and the number of the signal.
+    /// A signal ended the command: exit status 128 plus the number of the signal.
     Interrupted,
 }
 
 impl Failure {
-    /// What was asked for is wrong.
+    /// A failure because of wrong input, without a place in a file.
     pub(crate) fn input(what: String) -> Self {
         Self::Input(miette::miette!("{what}"))
     }
 
-    /// The same of what was right before, when something was done already.
+    /// Turns wrong input into a plain failure, for errors after something was already done.
     pub(crate) fn into_failed(self) -> Self {
         match self {
             Self::Input(report) => Self::Failed(report.to_string()),
@@ -143,15 +143,15 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// Has errors stand in lines as long as they are: a break within a path or a command would be
+/// Prints errors without wrapping their lines: a line break within a path or a command would be
 /// copied with it.
 fn keep_lines_whole() {
     let options = || miette::MietteHandlerOpts::new().wrap_lines(false);
-    // One that is set already is this one.
+    // An error means that a hook is set already, which can only be this one.
     let _ = miette::set_hook(Box::new(move |_| Box::new(options().build())));
 }
 
-/// Begins the log, which goes to stderr.
+/// Starts the log, on stderr; `FARHOP_LOG` sets its filter, `info` by default.
 fn start_log() {
     let wanted = std::env::var("FARHOP_LOG").unwrap_or_else(|_| "info".into());
     let filter = tracing_subscriber::EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
@@ -161,10 +161,10 @@ fn start_log() {
         ));
         tracing_subscriber::EnvFilter::new("info")
     });
-    // The log of a lab's process is a file, and its last lines may be shown in a message.
+    // In a lab the log of a process is a file, and its last lines may be quoted in a message.
     let colours = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
-    // What cannot be logged is not worth a panic.
+    // A log that cannot be written is not worth a panic.
     log.with_writer(std::io::stderr).log_internal_errors(false).init();
 }
 

@@ -1,5 +1,5 @@
-//! A line that moves while something takes longer than two seconds. Where there is no terminal, a
-//! line now and then, so that a log shows how far it is.
+//! A progress bar for whatever takes longer than two seconds. Without a terminal it prints a line
+//! now and then instead, so that a log shows the progress.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Mutex;
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Steps of a bar from its begin to its end.
+/// Steps of a bar from start to end.
 const STEPS: u64 = 1_000;
 
-/// What is done before this shows no bar.
+/// A bar appears only after this time.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How often it is told how far it is, where there is no terminal.
+/// Least time between two lines without a terminal.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// From its first fraction on it is not looked so long how fast a bar fills: what was finished
-/// before, and the first bytes of a file, are there at once.
+/// Time after the first fraction that is left out of the estimate: what was finished before, and
+/// the first bytes of a file, arrive at once.
 const SETTLING: Duration = Duration::from_secs(1);
-/// What must be done after that before it can be told how long the rest takes.
+/// Fraction that must be done after that before the remaining time is estimated.
 const TELLING: f64 = 0.01;
 
-/// Prints a line on standard error. Where that cannot be written nobody can be told, and what is
-/// being done goes on: `eprintln!` would panic.
+/// Prints a line on standard error. An error is ignored, because there is nobody to tell and the
+/// work goes on; `eprintln!` would panic.
 pub(crate) fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// A bar that fills.
+/// A progress bar.
 pub(crate) struct Bar {
     bar: ProgressBar,
     started: Instant,
@@ -37,12 +37,12 @@ pub(crate) struct Bar {
     told: Mutex<Told>,
 }
 
-/// What was last told where there is no terminal: the step, and when.
+/// The last step that was logged without a terminal, and when.
 #[derive(Clone, Copy)]
 struct Told(u64, Instant);
 
 impl Told {
-    /// Whether a step is to be told now. Nothing is told twice.
+    /// Whether to log a step now. A step is not logged twice in a row.
     fn is_due(&mut self, now: Instant, step: u64) -> bool {
         let is_due = step != self.0 && now >= self.1 + TELL_EVERY;
         if is_due {
@@ -56,11 +56,11 @@ impl Told {
 #[derive(Clone, Copy)]
 struct Pace {
     begun: Instant,
-    /// Since when it is looked, and what was done then.
+    /// When the measurement began, and the fraction done then.
     from: (Instant, f64),
-    /// When it last moved, and what was done then.
+    /// When the bar last moved, and the fraction done then.
     moved: (Instant, f64),
-    /// How often it has moved since it is looked.
+    /// How often the bar has moved since the measurement began.
     steps: u32,
 }
 
@@ -69,14 +69,14 @@ impl Pace {
         Self { begun: now, from: (now, done), moved: (now, done), steps: 0 }
     }
 
-    /// Time until all is done, if it can be told. It runs out evenly between two steps, and is
-    /// longer only where one takes longer than those before it.
+    /// Estimated time until all is done, or `None` while it is too early to tell. It counts down
+    /// evenly between two steps, and grows only if a step takes longer than the average one before.
     fn left(&mut self, now: Instant, done: f64) -> Option<Duration> {
         if done < self.moved.1 / 2.0 {
-            // The next of what is done one after the other.
+            // Much less than before: the next of several jobs has begun.
             *self = Self::begin(now, done);
         }
-        // Of threads that tell at the same time an earlier one may come later.
+        // Several threads report, so an older fraction may arrive later.
         let done = done.max(self.moved.1);
         if now < self.begun + SETTLING {
             (self.from, self.moved, self.steps) = ((now, done), (now, done), 0);
@@ -95,7 +95,7 @@ impl Pace {
 }
 
 impl Bar {
-    /// A bar that shows itself if this takes long.
+    /// Creates a bar, which appears once the work has taken long.
     pub(crate) fn start(what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
         let style = "{msg:<44} [{bar:30}] {percent:>3}% {prefix} left";
@@ -107,13 +107,13 @@ impl Bar {
         Self { bar, started, can_show, pace, told: Mutex::new(Told(0, started)) }
     }
 
-    /// Says what is being done.
+    /// Sets the text that says what is being done.
     pub(crate) fn say(&self, what: &str) {
         self.bar.set_message(what.to_owned());
         self.show();
     }
 
-    /// Fills the bar up to a fraction.
+    /// Sets the fraction that is done.
     pub(crate) fn fill(&self, fraction: f64) {
         let (now, done) = (Instant::now(), fraction.clamp(0.0, 1.0));
         if let Ok(mut pace) = self.pace.lock() {
@@ -130,13 +130,14 @@ impl Bar {
         });
     }
 
-    /// Says how much is done of what has no end yet: `what` tells it, and another `done` is news.
+    /// Shows progress towards an unknown end: `what` is the text, logged again when `done` has
+    /// changed.
     pub(crate) fn count(&self, what: &str, done: u64) {
         self.say(what);
         self.log(done, || what.to_owned());
     }
 
-    /// Tells of a step now and then, where there is no terminal.
+    /// Logs a step now and then, where there is no terminal.
     fn log(&self, step: u64, text: impl FnOnce() -> String) {
         let now = Instant::now();
         if !self.can_show && self.told.lock().is_ok_and(|mut told| told.is_due(now, step)) {
@@ -160,12 +161,12 @@ impl Bar {
         }
     }
 
-    /// Does something that prints on standard output, with the bar out of its way.
+    /// Runs `act`, which prints on standard output, with the bar hidden meanwhile.
     pub(crate) fn beside<T>(&self, act: impl FnOnce() -> T) -> T {
         self.bar.suspend(act)
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn end(self) {
         self.bar.finish_and_clear();
     }
@@ -193,15 +194,15 @@ mod tests {
         let mut pace = Pace::begin(start, 0.5);
         assert_eq!(pace.left(at(1), 0.5), None);
         assert_eq!(pace.left(at(900), 0.5), None);
-        // A tenth in ten seconds.
+        // A tenth takes ten seconds.
         let left = pace.left(at(10_900), 0.6).expect("it can be told").as_secs_f64();
         assert!((left - 40.0).abs() < 0.01, "{left}");
-        // The same after another second; and where nothing moves for long it takes longer.
+        // A second later it counts down; if nothing moves for long, the estimate grows.
         let left = pace.left(at(11_900), 0.6).expect("it can be told").as_secs_f64();
         assert!((left - 39.0).abs() < 0.01, "{left}");
         let left = pace.left(at(40_900), 0.6).expect("it can be told").as_secs_f64();
         assert!((left - 110.0).abs() < 0.01, "{left}");
-        // Of two threads the later one has told already.
+        // A slower thread reports an older fraction.
         let again = pace.left(at(40_900), 0.599).expect("it can be told").as_secs_f64();
         assert_eq!(again, left);
         // The next file.

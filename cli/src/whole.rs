@@ -1,38 +1,39 @@
-//! Files that have their name once they are whole: they are written under another one beside it.
-//! What a program leaves that is killed stays there: nobody else can tell that it is of no use.
+//! Files that appear under their name only when they are complete: until then they have a temporary
+//! name in the same folder. If the program is killed the temporary file stays, as nobody else can
+//! tell whether it is still in use.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The number of the next file that is written.
+/// The number in the next temporary name.
 static NEXT: AtomicU32 = AtomicU32::new(0);
-/// So many links lead from one to the next at most, as in the kernel.
+/// Most symbolic links that are followed one after another, as in the kernel.
 const LINKS: usize = 40;
 
-/// A file that is written. Until it is kept, what had its name before stays, and if it never is,
-/// nothing is left of it.
+/// A file that is being written. An existing file of its name stays until [`NewFile::keep`];
+/// without that call nothing is left of the new one.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     file: File,
-    /// The name that it has meanwhile, and that which it gets; `None` for what is not replaced.
+    /// The temporary name and the final one; `None` for what is written in place.
     names: Option<(PathBuf, PathBuf)>,
 }
 
 impl NewFile {
-    /// Begins a file. A pipe or a device is written itself: nothing can take its place.
+    /// Creates a file. A pipe or a device is written in place, as nothing can replace it.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        // A link stays one, and is followed.
+        // A symbolic link stays, and its target is replaced.
         let place = follow(path)?;
-        // What is open already, as `/dev/stdout`, leads to a file that somebody else writes too.
+        // An open descriptor such as `/dev/stdout` leads to a file that others write too.
         let is_open = ["/dev/std", "/dev/fd/", "/proc/"];
         let is_open =
             path.to_str().is_some_and(|path| is_open.iter().any(|it| path.starts_with(it)));
         let is_other = match fs::metadata(&place) {
             Ok(data) => !data.is_file(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            // A name that is too long, say: at the end it could not be given either.
+            // For example, the name is too long: renaming would fail at the end.
             Err(error) => return Err(error),
         };
         if is_open || is_other || place.file_name().is_none() {
@@ -42,16 +43,16 @@ impl NewFile {
         Ok(Self { file, names: Some((new, place)) })
     }
 
-    /// Where it will be; nothing for what is not replaced.
+    /// The path that the file will have; `None` for what is written in place.
     pub(crate) fn place(&self) -> Option<&Path> {
         self.names.as_ref().map(|(_, place)| place.as_path())
     }
 
-    /// Gives it its name. Where that fails, its bytes stay where they are, which may have taken
-    /// hours, and the error says where that is.
+    /// Renames the file to its final name. If that fails its contents, which may have taken hours,
+    /// stay under the temporary name, which the error mentions.
     pub(crate) fn keep(mut self) -> io::Result<()> {
         let Some((new, place)) = self.names.take() else { return Ok(()) };
-        // A name on disk before the bytes are would be that of a file that is not whole.
+        // Sync first: otherwise a crash could leave the final name with incomplete contents.
         let kept = self.file.sync_all().and_then(|()| fs::rename(&new, &place));
         kept.map_err(|error| {
             let told = format!("{error}; what was written is in {}", new.display());
@@ -60,7 +61,7 @@ impl NewFile {
     }
 }
 
-/// Where a file is or will be, also behind links to what is not there yet.
+/// The path of a file that may not exist yet, with symbolic links resolved.
 pub(crate) fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut place = path.to_owned();
     for _ in 0..LINKS {
@@ -71,7 +72,7 @@ pub(crate) fn follow(path: &Path) -> io::Result<PathBuf> {
         let dir = dir.unwrap_or(Path::new("."));
         match (fs::read_link(&place), place.file_name()) {
             (Ok(target), _) => place = dir.join(target),
-            // Two ways to one folder are to lead to one place.
+            // The same folder must have the same path, whichever way leads there.
             (Err(_), Some(name)) => {
                 return Ok(fs::canonicalize(dir).map_or(place.clone(), |dir| dir.join(name)));
             }
@@ -81,14 +82,14 @@ pub(crate) fn follow(path: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(path)
 }
 
-/// Begins a file beside a place. It is nobody else's: not that of another run with the same output,
-/// nor one of the user's.
+/// Creates a temporary file beside a path. It is never an existing file: neither that of another
+/// run with the same output, nor one of the user's.
 fn create_beside(place: &Path) -> io::Result<(File, PathBuf)> {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let new = place.with_file_name(format!(".farhop-{}-{number}.new", std::process::id()));
         match File::create_new(&new) {
-            // A killed program of the same number has left it.
+            // A killed program with the same process id has left it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             outcome => return Ok((outcome?, new)),
         }
@@ -118,33 +119,33 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some((new, _)) = &self.names {
-            // Where even that fails, it is left as by a program that is killed.
+            // Where even that fails, the file is left as after a kill.
             let _ = fs::remove_file(new);
         }
     }
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file, completely or not at all.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = NewFile::create(path)?;
     file.write_all(bytes)?;
     file.keep()
 }
 
-/// A folder for results. If it was made for them and nothing is put there, it goes again.
+/// A folder for results. If it was created for them and stays empty, it is removed again.
 #[derive(Debug)]
 #[must_use = "without anything in it, it goes when this is dropped"]
 pub(crate) struct NewFolder {
-    /// Those that were made, the innermost first.
+    /// The folders that were created, the innermost first.
     made: Vec<PathBuf>,
 }
 
 impl NewFolder {
-    /// Makes a folder that is not there yet, with those above it.
+    /// Creates a folder with its parents, unless it exists.
     pub(crate) fn create(dir: &Path) -> io::Result<Self> {
         let is_new = |part: &&Path| !part.as_os_str().is_empty() && !part.exists();
         let made = dir.ancestors().take_while(is_new).map(Path::to_owned).collect();
-        // From here on they go, also if only some of them can be made.
+        // From here on they are removed on drop, also if only some can be created.
         let folder = Self { made };
         fs::create_dir_all(dir)?;
         Ok(folder)
@@ -153,7 +154,7 @@ impl NewFolder {
 
 impl Drop for NewFolder {
     fn drop(&mut self) {
-        // One with something in it cannot be removed, nor can those around it.
+        // A folder with something in it cannot be removed, nor can its parents.
         let _ = self.made.iter().try_for_each(fs::remove_dir);
     }
 }
@@ -191,7 +192,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("y");
         let next = NEXT.load(Ordering::Relaxed);
-        // The names that come next, whatever other tests take of them.
+        // The temporary names to come, and some more in case other tests take a few.
         for number in next..next + 50 {
             let taken = format!(".farhop-{}-{number}.new", std::process::id());
             symlink("victim", dir.path().join(taken)).expect("a link");

@@ -1,16 +1,16 @@
-//! Curves over the seeds, and their properties as numbers.
+//! Curves with estimates over seeds, and numbers that describe them.
 
 use crate::{Estimate, Findings, Results, Series};
 
-/// A curve: where, and what was measured there.
+/// A curve: places along the x axis, and what was measured there.
 pub(crate) type Curve = Vec<(f64, Estimate)>;
 
-/// The curve of a number of the reports that are called by a place.
+/// Measures `number` at each place.
 pub(crate) fn curve(at: &[f64], number: impl Fn(f64) -> Estimate) -> Curve {
     at.iter().map(|x| (*x, number(*x))).collect()
 }
 
-/// The curve of the goodput of all flows.
+/// The total goodput over places, each of which has a case with the name `key` gives.
 pub(crate) fn totals(results: &Results, at: &[f64], key: impl Fn(f64) -> String) -> Curve {
     curve(at, |x| results.total(&key(x)))
 }
@@ -39,8 +39,8 @@ pub(crate) fn highest(curve: &[(f64, Estimate)]) -> Estimate {
     most.expect("a curve has points")
 }
 
-/// Where a curve first falls below another, between two points by a straight line; not a number if
-/// it never does.
+/// Where a curve first falls below another, interpolated linearly between two points; NaN if it
+/// never does.
 pub(crate) fn crossing(falling: &[(f64, Estimate)], other: &[(f64, Estimate)]) -> Estimate {
     let above = |index: usize| falling[index].1.mean - other[index].1.mean;
     let Some(after) = (1..falling.len()).find(|i| above(*i) <= 0.0 && above(i - 1) > 0.0) else {
@@ -52,18 +52,18 @@ pub(crate) fn crossing(falling: &[(f64, Estimate)], other: &[(f64, Estimate)]) -
 }
 
 impl Findings {
-    /// Adds what was measured for a row.
+    /// Adds a measurement for the row with this key.
     pub(crate) fn add(&mut self, key: impl Into<String>, ours: Estimate) {
         self.measured.push((key.into(), ours));
     }
 }
 
-/// A curve over fractions, as it is drawn: over percents.
+/// Converts the x axis from fractions to percent, for drawing.
 pub(crate) fn in_percent(curve: &[(f64, Estimate)]) -> Curve {
     curve.iter().map(|(fraction, at)| (fraction * 100.0, *at)).collect()
 }
 
-/// A curve as it is drawn.
+/// Our curve as a series of a figure.
 pub(crate) fn ours(name: impl Into<String>, curve: &[(f64, Estimate)]) -> Series {
     Series::ours(name, curve.iter().copied())
 }

@@ -1,4 +1,4 @@
-//! A number measured several times.
+//! A number that was measured several times.
 
 use serde::Serialize;
 
@@ -7,14 +7,14 @@ use serde::Serialize;
 pub struct Estimate {
     /// Mean.
     pub mean: f64,
-    /// Standard deviation of the sample; 0 of one value.
+    /// Sample standard deviation; 0 for a single value.
     pub deviation: f64,
-    /// Values; 1 where there is nothing random.
+    /// Number of values; 1 if nothing is random.
     pub seeds: usize,
 }
 
 impl Estimate {
-    /// Of values measured alike.
+    /// The estimate from values of equal runs.
     ///
     /// Panics without values.
     pub fn of(values: &[f64]) -> Self {
@@ -26,7 +26,7 @@ impl Estimate {
         Self { mean, deviation, seeds: values.len() }
     }
 
-    /// A number that is computed and not drawn.
+    /// A number that is computed, without deviation.
     pub fn exact(value: f64) -> Self {
         Self { mean: value, deviation: 0.0, seeds: 1 }
     }

@@ -1,37 +1,37 @@
-//! What a target draws, as data: whoever writes the page turns it into pictures.
+//! The figures of targets as data; whoever writes the page draws them.
 
 use crate::estimate::Estimate;
 
 /// One point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Where it stands.
+    /// Position along the x axis.
     pub x: f64,
-    /// Its height.
+    /// Position along the y axis.
     pub y: f64,
-    /// Half the length of its error bar: a standard deviation over seeds; 0 for none.
+    /// Half the length of its error bar: one standard deviation over seeds; 0 for none.
     pub deviation: f64,
 }
 
 /// Where the points of a series come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// They are ours.
+    /// We measured them.
     Ours,
     /// They were published.
     Published,
-    /// They were computed for what was published without numbers, with another model than ours.
+    /// They were computed with another model than ours, as the paper printed no numbers.
     Computed,
 }
 
-/// Points that belong together.
+/// A series of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What it is.
+    /// Its name in the legend.
     pub name: String,
     /// Where it comes from.
     pub source: Source,
-    /// The series of ours that it is to be compared with, by its name; its own name if it is ours.
+    /// Name of the series of ours to compare it with; its own name if it is ours.
     pub curve: String,
     /// Whether a line joins its points.
     pub joined: bool,
@@ -40,7 +40,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Ours.
+    /// A series of our own.
     pub fn ours(
         name: impl Into<String>,
         points: impl IntoIterator<Item = (f64, Estimate)>,
@@ -49,12 +49,12 @@ impl Series {
         Self::of(name.into(), Source::Ours, points.into_iter().map(point))
     }
 
-    /// Ours, one for each name that stands along the axis.
+    /// A series of our own with one point for each name along the axis.
     pub fn named(name: impl Into<String>, values: impl IntoIterator<Item = Estimate>) -> Self {
         Self::ours(name, values.into_iter().enumerate().map(|(index, it)| (index as f64, it)))
     }
 
-    /// Published, of the series of ours with this name.
+    /// A published series, to be compared with our series of the same name.
     pub fn published(
         name: impl Into<String>,
         points: impl IntoIterator<Item = (f64, f64)>,
@@ -63,7 +63,7 @@ impl Series {
         Self::of(name.into(), Source::Published, points.into_iter().map(point))
     }
 
-    /// Computed, of the series of ours with this name.
+    /// A computed series, to be compared with our series of the same name.
     pub fn computed(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self { source: Source::Computed, ..Self::published(name, points) }
     }
@@ -72,53 +72,53 @@ impl Series {
         Self { curve: name.clone(), name, source, joined: true, points: points.collect() }
     }
 
-    /// The same, to be compared with a series of another name.
+    /// To be compared with a series of another name instead.
     pub fn beside(self, curve: impl Into<String>) -> Self {
         Self { curve: curve.into(), ..self }
     }
 
-    /// The same without a line: points that do not follow from one another.
+    /// Without a line, for points that do not depend on each other.
     pub fn scattered(self) -> Self {
         Self { joined: false, ..self }
     }
 }
 
-/// What stands along an axis.
+/// The label of an axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis(pub String);
 
-/// What the places of a figure are.
+/// The kind of x axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Places {
-    /// Numbers to which 0 belongs.
+    /// Numbers, starting at 0.
     FromZero,
-    /// Whole numbers of which 0 is none: ranks, counts of hops or flows.
+    /// Integers from 1 on: ranks, counts of hops or flows.
     Counts,
-    /// Sizes in bytes, by their logarithm.
+    /// Sizes in bytes on a logarithmic scale.
     Sizes,
-    /// Names, the first of which stands at 0; nothing joins what stands at them.
+    /// Names, from position 0 on; their points are not joined by lines.
     Names(Vec<String>),
 }
 
 /// A chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Name of its file, without an ending.
+    /// Name of its file, without extension.
     pub name: String,
-    /// The target, and what is shown of it.
+    /// The target and a title.
     pub title: String,
-    /// Along the bottom.
+    /// Label of the x axis.
     pub x: Axis,
-    /// What the places along the bottom are.
+    /// Kind of the x axis.
     pub places: Places,
-    /// Along the side.
+    /// Label of the y axis.
     pub y: Axis,
-    /// What is in it.
+    /// Its series.
     pub series: Vec<Series>,
 }
 
 impl Figure {
-    /// A chart of a target with the words of its axes, over numbers to which 0 belongs.
+    /// A chart of a target with the labels of its axes, whose x axis starts at 0.
     pub fn new(target: &str, title: &str, x: &str, y: &str, series: Vec<Series>) -> Self {
         let axis = |text: &str| Axis(text.to_owned());
         let title = format!("{target}: {title}");
@@ -126,23 +126,23 @@ impl Figure {
         Self { name: target.into(), title, x: axis(x), places, y: axis(y), series }
     }
 
-    /// The same over other places.
+    /// With another kind of x axis.
     pub fn over(self, places: Places) -> Self {
         Self { places, ..self }
     }
 
-    /// The same over names.
+    /// With names along the x axis.
     pub fn over_names(self, names: &[&str]) -> Self {
         self.over(Places::Names(names.iter().map(|name| (*name).to_owned()).collect()))
     }
 
-    /// The same as a further one of its target, in a file of another name.
+    /// As a further figure of the same target, in its own file.
     pub fn further(self, what: &str) -> Self {
         Self { name: format!("{}-{what}", self.name), ..self }
     }
 }
 
-/// Numbers in rows and columns, the first row and the first column being words.
+/// A table of numbers, with words in its head and its first column.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Table {
     /// What it shows.
@@ -151,7 +151,7 @@ pub struct Table {
     pub head: Vec<String>,
     /// Its rows.
     pub rows: Vec<Vec<String>>,
-    /// What has to be known to read it.
+    /// What a reader has to know.
     pub note: String,
 }
 

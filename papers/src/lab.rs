@@ -1,8 +1,8 @@
-//! The second column: the runs of some rows once more, with real daemons over an emulated air.
+//! The second column: some runs are repeated with real daemons over an emulated air.
 //!
-//! Nothing here starts a lab. Whoever can gets the runs from [`cases`] and hands their reports in.
-//! They are held against the simulator with the same scenarios: a lab has the kernel's TCP, so what
-//! it measures is not the row itself.
+//! Nothing here starts a lab: the caller gets the runs from [`cases`], runs them in a lab, and
+//! hands in their reports. They are compared with the simulator under the same scenarios and not
+//! with what was published, as a lab has the TCP of today's kernel.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use farhop_sim::engine::Report;
 
 use crate::{Case, Effort, Outcome, Paper, Results, wildnet};
 
-/// How far the simulator may be from the lab.
+/// How far the simulator may be from the lab, relative to the lab.
 pub const TOLERANCE: f64 = 0.10;
-/// What the names of the runs begin with, besides the name of the case.
+/// What precedes the name of the case in the name of its run.
 const PREFIX: &str = "lab/";
 
-/// The runs that a target needs of a lab; none where it has no rows of one.
+/// The runs that a target needs in a lab; empty if none of its rows is measured there.
 pub fn cases(paper: &Paper, target: &str, quick: bool) -> Vec<Case> {
     if paper.name == wildnet::PAPER.name { wildnet::lab_cases(target, quick) } else { Vec::new() }
 }
 
-/// Puts what came of a lab beside the rows of a target, and what came of the simulator with the
-/// same scenarios: reports by the names of their runs.
+/// Adds the results of a lab, and of the simulator with the same scenarios, to the rows of a
+/// target. Reports are found by the names of their runs.
 pub fn put_beside(
     paper: &Paper,
     outcome: &mut Outcome,
@@ -34,7 +34,7 @@ pub fn put_beside(
     if of_target.is_empty() {
         return;
     }
-    // What a lab cannot run has no reports, and rows that need it no second column.
+    // Runs that a lab cannot do have no reports, and rows that need them get no second column.
     let all: Vec<String> =
         (outcome.target.cases)(effort).into_iter().map(|case| case.key).collect();
     let results = |reports: &BTreeMap<String, Vec<Report>>| {
@@ -67,7 +67,8 @@ mod tests {
         Report { flows: vec![flow], ..Report::default() }
     }
 
-    /// The rows of a target whose runs in the lab all gave one rate, and those in `sim` another.
+    /// The rows of a target whose runs all gave one goodput in the lab and another in the
+    /// simulator.
     fn rows(target: &str, in_lab: f64, in_sim: f64) -> Vec<Row> {
         let effort = Effort { seeds: 1, quick: true };
         let paper = &wildnet::PAPER;

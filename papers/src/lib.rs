@@ -1,8 +1,8 @@
-//! The published experiments that farhop makes again: for each paper its scenarios, its figures,
-//! and the bands in which ours must lie (`targets.md`).
+//! The published experiments that farhop reproduces: for each paper its scenarios, its figures, and
+//! the bands in which our results must lie (`targets.md`).
 //!
-//! A paper is a list of targets. Each says which runs it needs and reads its rows from their
-//! reports; all runs of all targets are made together, on all cores, each once.
+//! A paper is a list of targets. Each target names the runs that it needs, and reads its rows from
+//! their reports. The runs of all targets are done together on all cores, each only once.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +32,8 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The length of a run that is `full` seconds long in the paper.
+    /// The length of a run that takes `full` seconds in the paper: a sixth in quick runs, but at
+    /// least 4 s.
     pub fn seconds(self, full: f64) -> f64 {
         if self.quick { (full / 6.0).max(4.0) } else { full }
     }
@@ -47,54 +48,54 @@ pub struct Target {
     pub title: &'static str,
     /// The runs that it needs.
     pub cases: fn(Effort) -> Vec<Case>,
-    /// What it reads from them.
+    /// Reads its findings from the results of these runs.
     pub judge: fn(Effort, &Results) -> Findings,
 }
 
-/// The runs of a target that reads those of others, or none.
+/// For targets that have no runs of their own.
 pub(crate) fn no_cases(_: Effort) -> Vec<Case> {
     Vec::new()
 }
 
-/// What a target reads from its runs.
+/// What a target found in its runs.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// What was measured, by the key of its row.
+    /// The measured numbers, each with the key of its row.
     pub measured: Vec<(String, Estimate)>,
-    /// What is drawn.
+    /// Its figures.
     pub figures: Vec<Figure>,
-    /// Numbers without a band.
+    /// Tables of numbers that have no band.
     pub tables: Vec<Table>,
 }
 
 /// A paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Paper {
-    /// Its short name, as the command line takes it.
+    /// Its short name on the command line.
     pub name: &'static str,
-    /// Its title and where it appeared.
+    /// Its title, and where it appeared.
     pub title: &'static str,
     /// Its targets, in their order.
     pub targets: fn() -> Vec<Target>,
-    /// What was published, and the bands: rows of all targets; the text of the file.
+    /// The text of the file with the rows of all targets: what was published, and the bands.
     pub rows: &'static str,
-    /// The constants of its boards, which hold for all rows; the text of the file.
+    /// The text of the file with the constants of its hardware, which hold for all rows.
     pub calibration: &'static str,
 }
 
 /// All papers.
 pub const PAPERS: &[Paper] = &[wildnet::PAPER, hop::PAPER];
 
-/// What came of one target.
+/// The findings of one target beside what was published.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The target.
     pub target: Target,
     /// Its rows.
     pub rows: Vec<Row>,
-    /// What is drawn.
+    /// Its figures.
     pub figures: Vec<Figure>,
-    /// Numbers without a band.
+    /// Tables of numbers that have no band.
     pub tables: Vec<Table>,
 }
 
@@ -105,15 +106,15 @@ struct Rows {
 }
 
 impl Paper {
-    /// What was published, and the bands: rows of all targets.
+    /// The rows of all targets: what was published, and the bands.
     pub fn expected(&self) -> Vec<Expected> {
         let rows: Rows = toml::from_str(self.rows).expect("a test reads it");
         rows.row
     }
 
-    /// Makes the runs of some of its targets and judges them.
+    /// Judges some of its targets by the results of their runs.
     ///
-    /// Panics if a target measures what no row expects, or the other way round.
+    /// Panics if a target measures something that no row expects, or the other way round.
     pub fn judge(&self, targets: &[Target], effort: Effort, results: &Results) -> Vec<Outcome> {
         let expected = self.expected();
         let judge = |target: &Target| {

@@ -1,4 +1,4 @@
-//! Runs and what came of them.
+//! The runs of cases, and their results.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::estimate::Estimate;
 /// A scenario that is run with several seeds.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its name; cases of one name are one.
+    /// Its name; cases with the same name are one.
     pub key: String,
     /// What is run.
     pub scenario: Scenario,
-    /// What differs from seed to seed beside the draws of the run.
+    /// Changes the scenario for each seed, in addition to the random draws of the run.
     pub vary: fn(&mut Scenario, u64),
 }
 
@@ -28,12 +28,12 @@ impl Case {
         Self { key, scenario, vary: vary_nothing }
     }
 
-    /// The same, and something else with each seed.
+    /// With a change of the scenario for each seed.
     pub fn vary(self, vary: fn(&mut Scenario, u64)) -> Self {
         Self { vary, ..self }
     }
 
-    /// What is run with a seed.
+    /// The scenario for a seed.
     pub fn with_seed(&self, seed: u64) -> Scenario {
         let mut scenario = self.scenario.clone();
         (self.vary)(&mut scenario, seed);
@@ -41,23 +41,23 @@ impl Case {
     }
 }
 
-/// All runs of some targets, each once.
+/// All runs of some targets, each done once.
 #[derive(Debug)]
 pub struct Runs {
     cases: Vec<Case>,
     seeds: usize,
 }
 
-/// Where runs that are done are kept, so that they can be taken up again.
+/// Storage for finished runs, so that an interrupted set of runs can be continued.
 pub trait Kept: Send {
-    /// What came of a run with a seed, if it is done.
+    /// The report of a run, if it is stored.
     fn get(&mut self, scenario: &Scenario, seed: u64) -> Option<Report>;
 
-    /// Keeps what came of a run.
+    /// Stores the report of a run.
     fn add(&mut self, scenario: &Scenario, seed: u64, report: &Report);
 }
 
-/// Nothing is kept.
+/// Stores nothing.
 impl Kept for () {
     fn get(&mut self, _: &Scenario, _: u64) -> Option<Report> {
         None
@@ -66,14 +66,14 @@ impl Kept for () {
     fn add(&mut self, _: &Scenario, _: u64, _: &Report) {}
 }
 
-/// Somebody ended the runs.
+/// The progress callback ended the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interrupted;
 
 impl Runs {
-    /// The runs of these cases; those of one name are made once.
+    /// The runs of these cases; cases with the same name are run once.
     ///
-    /// Panics if two scenarios have one name.
+    /// Panics if two different scenarios have the same name.
     pub fn new(cases: impl IntoIterator<Item = Case>, seeds: usize) -> Self {
         let mut by_key: BTreeMap<String, Case> = BTreeMap::new();
         for case in cases {
@@ -81,18 +81,18 @@ impl Runs {
             assert_eq!(known.scenario, case.scenario, "two scenarios called {}", case.key);
         }
         let mut cases: Vec<Case> = by_key.into_values().collect();
-        // The longest first, so that none is left alone on one core at the end.
+        // The longest first, so that none runs alone on one core at the end.
         cases.sort_by(|a, b| b.scenario.duration_s.total_cmp(&a.scenario.duration_s));
         Self { cases, seeds: seeds.max(1) }
     }
 
-    /// How many there are.
+    /// Number of runs.
     pub fn count(&self) -> usize {
         self.cases.len() * self.seeds
     }
 
-    /// Makes those that are not kept, on so many threads, all cores if it is zero. `progress` is
-    /// told the finished fraction now and then; everything ends when it returns false.
+    /// Does all runs that are not in `kept`, on `threads` threads (0: all cores). `progress` is
+    /// called with the finished fraction now and then; if it returns false, everything ends.
     ///
     /// Panics if a scenario cannot be run, which tests of every paper rule out.
     pub fn run(
@@ -114,8 +114,9 @@ impl Runs {
             .collect();
         let mut left: Vec<usize> =
             (0..self.count()).filter(|index| reports[*index].is_none()).collect();
-        // All cases with the first seed, then with the next: some take far longer for a second than
-        // others, and how long the rest takes is seen from what was done.
+        // All cases with the first seed, then with the next, and so on: a simulated second takes
+        // far longer in some cases than in others, and in this order the time that is left can be
+        // estimated from what was done.
         left.sort_by_key(|index| index % seeds);
         let seconds = |index: usize| self.cases[index / seeds].scenario.duration_s;
         let all: f64 = (0..self.count()).map(seconds).sum();
@@ -142,14 +143,14 @@ impl Runs {
     }
 }
 
-/// What came of all runs.
+/// The reports of all runs.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     reports: BTreeMap<String, Vec<Report>>,
     seeds: usize,
 }
 
-/// The results of one seed.
+/// The reports of one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct At<'a> {
     results: &'a Results,
@@ -157,8 +158,8 @@ pub struct At<'a> {
 }
 
 impl Results {
-    /// Reports that somebody else has, by the names of their cases: of each the first so many as
-    /// all have. Cases without any give what is no number.
+    /// Takes existing reports, by the names of their cases. Of each case it uses as many as every
+    /// case with reports has. Cases without reports yield NaN.
     pub(crate) fn of_reports(mut reports: BTreeMap<String, Vec<Report>>) -> Self {
         let seeds = reports.values().map(Vec::len).filter(|count| *count > 0).min().unwrap_or(1);
         let flow = FlowReport { goodput_mbps: f64::NAN, ..FlowReport::default() };
@@ -172,40 +173,40 @@ impl Results {
         self.reports
     }
 
-    /// A number of each seed's runs, over all seeds.
+    /// A number that is computed for each seed, as an estimate over all seeds.
     pub fn over_seeds(&self, number: impl Fn(At<'_>) -> f64) -> Estimate {
         let values: Vec<f64> =
             (0..self.seeds).map(|seed| number(At { results: self, seed })).collect();
         Estimate::of(&values)
     }
 
-    /// Looks at the results of each seed, in their order.
+    /// Calls `look` with the results of each seed, in their order.
     pub fn each_seed<'a>(&'a self, mut look: impl FnMut(At<'a>)) {
         (0..self.seeds).for_each(|seed| look(At { results: self, seed }));
     }
 
-    /// A number of the report of one case, over all seeds.
+    /// A number from the reports of one case, over all seeds.
     pub fn of(&self, key: &str, number: impl Fn(&Report) -> f64) -> Estimate {
         self.over_seeds(|at| number(at.report(key)))
     }
 
-    /// The largest of a number of the reports of one case.
+    /// The largest value of a number over the reports of one case.
     pub fn largest(&self, key: &str, number: impl Fn(&Report) -> f64) -> Estimate {
         let mut largest = f64::NEG_INFINITY;
         self.each_seed(|at| {
             let value = number(at.report(key));
-            // What is no number stays.
+            // A NaN stays.
             largest = if value > largest || value.is_nan() { value } else { largest };
         });
         Estimate::exact(largest)
     }
 
-    /// Something of the report of a case with the first seed.
+    /// Something from the report of a case with the first seed.
     pub fn first<T>(&self, key: &str, of: impl Fn(&Report) -> T) -> T {
         of(At { results: self, seed: 0 }.report(key))
     }
 
-    /// Goodput of all flows of a case, in Mb/s.
+    /// Total goodput of all flows of a case, in Mb/s.
     pub fn total(&self, key: &str) -> Estimate {
         self.of(key, Report::total_mbps)
     }
@@ -220,7 +221,7 @@ impl<'a> At<'a> {
         &reports.unwrap_or_else(|| panic!("nothing was run as {key}"))[self.seed]
     }
 
-    /// Goodput of all flows of a case, in Mb/s.
+    /// Total goodput of all flows of a case, in Mb/s.
     pub fn total(self, key: &str) -> f64 {
         self.report(key).total_mbps()
     }

@@ -1,4 +1,4 @@
-//! One published number or property beside ours.
+//! One published number or property beside our measurement.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,17 +6,17 @@ use crate::Effort;
 use crate::estimate::Estimate;
 use crate::lab::TOLERANCE;
 
-/// The range in which ours must lie, its ends included.
+/// The range in which our measurement must lie, its ends included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Band {
-    /// The least, if there is one.
+    /// Lower end; `None` if unbounded.
     pub low: Option<f64>,
-    /// The most, if there is one.
+    /// Upper end; `None` if unbounded.
     pub high: Option<f64>,
 }
 
 impl Band {
-    /// Whether a number lies in it; what is not a number lies in none.
+    /// Whether a number lies in it; NaN and infinities never do.
     pub fn contains(self, value: f64) -> bool {
         value.is_finite()
             && self.low.is_none_or(|low| value >= low)
@@ -24,17 +24,17 @@ impl Band {
     }
 }
 
-/// What a row expects, as the file of a paper has it.
+/// What a row expects, as in the file of a paper.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     /// The target.
     pub id: String,
-    /// Which of its numbers.
+    /// The key of one of its numbers.
     pub key: String,
     /// What is measured, with its unit.
     pub what: String,
-    /// What was published, in its words or figures.
+    /// What was published, in the paper's words or figures.
     pub published: String,
     /// The least that is accepted.
     #[serde(default)]
@@ -42,18 +42,18 @@ pub struct Expected {
     /// The most that is accepted.
     #[serde(default)]
     pub high: Option<f64>,
-    /// How it is read, or why it may miss.
+    /// How to read it, or why it may miss.
     #[serde(default)]
     pub note: String,
     /// Why it misses, if it is known to.
     #[serde(default)]
     pub known: String,
-    /// Whether the lab is not held against the simulator here: a small difference of large numbers.
+    /// Whether lab and simulator are not compared here: a small difference of large numbers.
     #[serde(default)]
     pub loose: bool,
 }
 
-/// One published number or property beside ours.
+/// One published number or property beside our measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The target, for example `W-F9b`.
@@ -62,36 +62,37 @@ pub struct Row {
     pub what: String,
     /// What was published.
     pub published: String,
-    /// What was measured.
+    /// What we measured.
     pub ours: Estimate,
     /// The accepted range.
     pub band: Band,
-    /// Whether the mean of ours lies in it; also where a quick run could not measure it.
+    /// Whether our mean lies in the band; also true if a quick run could not measure it.
     pub ok: bool,
-    /// Whether a quick run was too short for it.
+    /// Whether a quick run was too short to measure it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unmeasured: bool,
-    /// How it is read, or why it misses where it does.
+    /// How to read it; if it misses and is known to, why.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// Whether it is known to miss.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub known: bool,
-    /// What real daemons over an emulated air measured, under the kernel's TCP.
+    /// What real daemons over an emulated air measured, with the kernel's TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lab: Option<Estimate>,
     /// What the simulator measured with the same scenarios as the lab.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lab_sim: Option<Estimate>,
-    /// Whether these two agree; nothing where there is no lab, or too little to compare.
+    /// Whether these two agree; `None` without a lab, or if the row is not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lab_ok: Option<bool>,
 }
 
 impl Row {
-    /// Puts what was measured beside what was expected.
+    /// Compares a measurement with what is expected.
     ///
-    /// No number is outside of every band, but nothing is held against a quick run that has none.
+    /// NaN lies outside of every band, but a quick run that could not measure a number is not
+    /// blamed for it.
     pub fn judge(expected: &Expected, ours: Estimate, effort: Effort) -> Self {
         let band = Band { low: expected.low, high: expected.high };
         let is_known = !expected.known.is_empty();
@@ -113,7 +114,7 @@ impl Row {
         }
     }
 
-    /// Puts beside it what a lab measured, and the simulator with the same scenarios.
+    /// Adds what a lab measured, and the simulator with the same scenarios.
     pub(crate) fn set_lab(
         &mut self,
         expected: &Expected,

@@ -1,6 +1,7 @@
 //! Pure protocol code: no clock, no socket, no thread, no ambient randomness.
 //!
-//! `base < wire < {link, routing, transport} < stack`; the three in braces do not see each other.
+//! `base < wire < {link, routing, transport} < stack`: each uses only what is to its left, and the
+//! three in braces do not use each other.
 
 #![forbid(unsafe_code)]
 

@@ -1,29 +1,29 @@
-//! How late a process wakes up: the honesty of everything that runs in real time.
+//! How late a process wakes up, by which everything that runs in real time has to be judged.
 
 use farhop_proto::base::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 /// A wake-up later than this counts as late.
 const LATE: Duration = Duration::from_millis(1);
-/// A process that comes so late to what is due has stood still: every neighbour has noticed.
+/// A process that wakes up later than this stood still: every neighbour has noticed.
 pub(crate) const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// Wake-ups by a timer, and how late they were.
+/// Wake-ups by timers, and how late they were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WakeupStats {
-    /// Wake-ups by a timer.
+    /// All wake-ups by timers.
     pub timer: u64,
-    /// Those later than 1 ms.
+    /// Wake-ups more than 1 ms late.
     pub late_1ms: u64,
-    /// Those later than the guard of the slots.
+    /// Wake-ups later than the guard of the slots.
     pub late_guard: u64,
-    /// Those later than 1 s.
+    /// Wake-ups more than 1 s late.
     pub late_1s: u64,
-    /// The latest, in microseconds.
+    /// The latest wake-up, in microseconds after its timer.
     pub worst_us: f64,
 }
 
-/// Counts wake-ups.
+/// Counts wake-ups by how late they are.
 #[derive(Clone, Copy, Debug)]
 pub struct Wakeups {
     guard: Duration,
@@ -36,7 +36,7 @@ impl Wakeups {
         Self { guard, stats: WakeupStats::default() }
     }
 
-    /// Notes a wake-up by a timer that was due at `due` and came at `now`.
+    /// Counts a wake-up whose timer was due at `due` and that came at `now`.
     pub fn on_timer(&mut self, due: Instant, now: Instant) {
         let late = now.since(due);
         self.stats.timer += 1;

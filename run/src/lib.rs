@@ -1,4 +1,5 @@
-//! farhop on an operating system: the only crate that touches it.
+//! farhop on an operating system: devices, the daemon, sockets for programs, the emulated air and
+//! the lab. The protocols (`farhop-proto`) and the simulator (`farhop-sim`) do without one.
 
 pub mod air;
 pub mod blocks;

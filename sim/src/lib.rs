@@ -1,4 +1,4 @@
-//! The radio model and the discrete-event simulator.
+//! The radio model and the discrete-event simulator of farhop.
 
 #![forbid(unsafe_code)]
 

@@ -2,17 +2,17 @@
 
 use farhop_proto::base::Instant;
 
-/// A clock that runs wrong.
+/// A clock with an offset and a wrong rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// What it shows at the true time zero, in nanoseconds.
+    /// What it shows at true time zero, in nanoseconds.
     pub offset_ns: u64,
     /// How much too fast it runs, in parts per 10^9.
     pub drift_ppb: i64,
 }
 
 impl Clock {
-    /// What the clock shows at a true time.
+    /// The time on the clock at a true time.
     pub fn local(&self, at: Instant) -> Instant {
         let run = i128::from(at.as_nanos()) * i128::from(1_000_000_000 + self.drift_ppb);
         Instant::from_nanos(self.offset_ns + (run / 1_000_000_000) as u64)

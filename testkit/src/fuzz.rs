@@ -1,6 +1,6 @@
-//! What is fuzzed: one function for each decoder and each state machine that takes bytes from the
-//! air, before they are authenticated and after. `fuzz/` drives them with libFuzzer; the committed
-//! corpus goes through them in an ordinary test.
+//! The fuzz targets: a function for each decoder and each state machine that takes bytes from the
+//! air, before and after they are authenticated. `fuzz/` drives them with libFuzzer; an ordinary
+//! test runs the committed corpus.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 /// A function that takes any bytes and must neither panic nor hang.
 pub type Target = fn(&[u8]);
 
-/// All targets by the names of their folders in `fuzz/corpus`.
+/// All targets, by the names of their folders in `fuzz/corpus`.
 pub const TARGETS: [(&str, Target); 12] = [
     ("radiotap", radiotap),
     ("ieee80211", ieee80211),
@@ -41,7 +41,7 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("olsr", olsr),
 ];
 
-/// Before authentication: what a card in monitor mode hands up.
+/// Before authentication: what a card in monitor mode receives.
 pub fn radiotap(bytes: &[u8]) {
     let _ = wire::radiotap::parse(bytes);
 }
@@ -51,9 +51,9 @@ pub fn ieee80211(bytes: &[u8]) {
     let _ = wire::ieee80211::decode(&Bytes::copy_from_slice(bytes));
 }
 
-/// Before authentication: frames for a node that shares keys with a neighbour and is asked for new
-/// ones by another. The first byte of each says whom it claims to be from and for, the next its
-/// length.
+/// Before authentication: frames for a node that has keys in common with one neighbour and is asked
+/// for new ones by another. The first byte of each frame gives its sender, receiver, protocol and
+/// delay, the second its length.
 pub fn secure(bytes: &[u8]) {
     let mut node = with_keys();
     let mut now = Instant::ZERO + Duration::from_secs(1);
@@ -73,7 +73,7 @@ pub fn secure(bytes: &[u8]) {
     }
 }
 
-/// After authentication: what a neighbour says about keys.
+/// After authentication: the key messages of a neighbour.
 pub fn carrier(bytes: &[u8]) {
     if let Some((said, frame)) = wire::secure::decode_carrier(bytes) {
         let mut again = vec![0, 0];
@@ -92,8 +92,8 @@ pub fn wild(bytes: &[u8]) {
     let _ = wire::wild::decode_unit(&bytes);
 }
 
-/// After authentication: frames of a neighbour for `wild`, one after another, each with a byte that
-/// says how much later and one that says how long it is.
+/// After authentication: a sequence of frames of a neighbour for `wild`, each preceded by a byte
+/// for its delay and one for its length.
 pub fn wild_link(bytes: &[u8]) {
     let peers = [peer(2)];
     let radios = [radio()];
@@ -107,9 +107,9 @@ pub fn plain_link(bytes: &[u8]) {
     frames_for(link, bytes);
 }
 
-/// After authentication: messages about blocks for a node between two others, one after another.
-/// The first byte of each says whom it is from, whether its checksum is put right, what becomes of
-/// what came whole, and how much later the next one is; the second how long it is.
+/// After authentication: a sequence of block messages for a node between two others. The first byte
+/// of each gives its sender, whether its checksum is corrected, what becomes of complete blocks,
+/// and the delay of the next message; the second its length.
 pub fn hop(bytes: &[u8]) {
     let config =
         HopConfig { block_bytes: Some(14_000), memory_bytes: 1 << 20, ..HopConfig::default() };
@@ -146,7 +146,7 @@ pub fn hop(bytes: &[u8]) {
     }
 }
 
-/// Sends what there is, and takes what came whole.
+/// Sends what is ready, and takes complete blocks.
 fn drain_hop(node: &mut Hop, now: Instant, is_wanted: bool) {
     let mut cx = Cx::new(now);
     while let Some(datagram) = node.poll_tx(&mut cx, &|_| Room::units(8)) {
@@ -169,7 +169,7 @@ fn drain_hop(node: &mut Hop, now: Instant, is_wanted: bool) {
     while node.poll_arrived().is_some() {}
 }
 
-/// After authentication: a frame of `harq`, which encodes to the same bytes again.
+/// After authentication: a frame of `harq`, which must encode to the same bytes again.
 pub fn harq(bytes: &[u8]) {
     use wire::harq::{Decoded, decode, encode_feedback, encode_probe, encode_unit};
     let bytes = Bytes::copy_from_slice(bytes);
@@ -182,8 +182,8 @@ pub fn harq(bytes: &[u8]) {
     assert_eq!(again, bytes, "all bytes mean something");
 }
 
-/// After authentication: frames of a neighbour for `harq`, from which packets are on their way to
-/// it. Feedback is made to be about them.
+/// After authentication: frames of a neighbour for `harq`, while packets for it are in flight.
+/// Feedback is changed to refer to them.
 pub fn harq_link(bytes: &[u8]) {
     let config = HarqConfig { initial_loss: 0.3, ..HarqConfig::default() };
     let mut link = Harq::build(&config, NodeId(1), &[radio()], Seed(1));
@@ -203,7 +203,7 @@ pub fn harq_link(bytes: &[u8]) {
     frames_for(link, &bytes);
 }
 
-/// After authentication: an IP packet, its UDP or TCP, its next hop.
+/// After authentication: an IP packet, its UDP or TCP contents, and its forwarding.
 pub fn ip(bytes: &[u8]) {
     let packet = Bytes::copy_from_slice(bytes);
     let _ = wire::ip::destination(&packet);
@@ -214,8 +214,8 @@ pub fn ip(bytes: &[u8]) {
     let _ = wire::ip::forwarded(packet);
 }
 
-/// After authentication: what a neighbour says of routes, packet after packet, to a node with keys
-/// or without. A byte before each says how much later it comes, one how long it is.
+/// After authentication: a sequence of routing packets of a neighbour, for a node with or without
+/// keys. Each is preceded by a byte for its delay and one for its length.
 pub fn olsr(bytes: &[u8]) {
     let Some((first, mut rest)) = bytes.split_first() else { return };
     let plan = AddressPlan::default();
@@ -335,7 +335,7 @@ fn carry(secure: &mut Secure, to: u16, now: Instant) -> Option<Bytes> {
     }
 }
 
-/// Node 1, which shares keys with node 2 and knows node 3.
+/// Node 1, which has keys in common with node 2, and knows the key of node 3.
 fn with_keys() -> Secure {
     let (mut a, mut b) = (node(1, &[2, 3]), node(2, &[1]));
     let mut cx = Cx::new(Instant::ZERO);
@@ -350,7 +350,7 @@ fn with_keys() -> Secure {
     a
 }
 
-/// Places what is wanted, as a link does.
+/// Takes everything that the layer hands up or down, and the key messages that it wants carried.
 fn drain(secure: &mut Secure, now: Instant) {
     let mut cx = Cx::new(now);
     while let Some(event) = secure.poll_rx(&mut cx) {

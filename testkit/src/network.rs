@@ -1,9 +1,9 @@
-//! Many links in one network, in virtual time: long links on one channel, a radio at each end of
+//! A network of many links in virtual time: long links on one channel, with a radio at each end of
 //! each.
 //!
 //! The rules of the air are those of [`crate::Pair`], with one more: a node that sends with one
-//! radio hears nothing with its others. Every frame that comes to a node that sends is an overlap,
-//! and is counted with its time.
+//! radio hears nothing with its others. Every frame that arrives at a node while it sends is an
+//! overlap, and is counted with its time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,14 +19,14 @@ use crate::Clock;
 
 /// Frames that a chip holds.
 const CHIP_FRAMES: usize = 2;
-/// Packets that a lane of a link takes by default.
+/// Default queue of a link for each lane, in packets.
 const QUEUE_PACKETS: usize = 64;
-/// Packets that each lane is kept at.
+/// Packets that are kept waiting in each lane.
 const WAITING: usize = 8;
 /// Payload of each packet, in bytes.
 const PACKET_BYTES: usize = 1_200;
 
-/// A link: its ends, and how long light takes.
+/// A link: its ends and its propagation delay.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// The nodes at its ends, from 0.
@@ -35,15 +35,15 @@ pub struct Span {
     pub delay: Duration,
 }
 
-/// Makes the link protocol of a node, from its radios and neighbours.
+/// Makes the link layer of a node, from its radios and neighbours.
 pub type Make<L> = Box<dyn Fn(NodeId, &[RadioSpec], &[PeerSpec]) -> L>;
-/// Whether a frame is lost.
+/// Decides whether a frame is lost.
 pub type FrameLoss = Box<dyn FnMut(&mut Rng, &Frame) -> bool>;
 
 enum Event {
-    /// At a node's radio.
+    /// The node, and the index of its radio.
     Done(usize, usize, FrameDone),
-    /// At a node's radio, whose start and air time are given.
+    /// The node and its radio, and the start and the air time of the frame.
     Arrived(usize, RadioId, Frame, Instant, Duration),
 }
 
@@ -54,7 +54,7 @@ struct Node<L> {
     peers: Vec<PeerSpec>,
     held: Vec<usize>,
     busy_until: Vec<Instant>,
-    /// What its radios sent lately.
+    /// When its radios sent lately.
     on_air: VecDeque<(Instant, Instant)>,
 }
 
@@ -82,11 +82,11 @@ pub fn keep_waiting(link: &mut impl Link, cx: &mut Cx<'_>, peers: &[PeerSpec], i
 
 /// A network.
 pub struct Network<L> {
-    /// Frames that came while their receiver was sending: when, and to which node.
+    /// Frames that arrived while their receiver was sending: when, and at which node.
     pub overlaps: Vec<(Instant, usize)>,
-    /// Frames that came whole.
+    /// Number of frames received.
     pub received: u64,
-    /// Packets that came, by receiving node.
+    /// Number of packets received, for each node.
     pub packets: Vec<u64>,
     nodes: Vec<Node<L>>,
     spans: Vec<Span>,
@@ -104,7 +104,7 @@ fn node_id(node: usize) -> NodeId {
 }
 
 impl<L: Link> Network<L> {
-    /// A network of as many nodes as there are clocks; `radio` is that of every end.
+    /// A network with a node for each clock; `radio` is used at every end.
     pub fn build(
         radio: RadioSpec,
         clocks: &[Clock],
@@ -142,7 +142,7 @@ impl<L: Link> Network<L> {
         }
     }
 
-    /// What the link of a node tells.
+    /// The status of a node's link layer.
     pub fn status(&self, node: usize) -> LinkStatus {
         let node = &self.nodes[node];
         node.link.status(node.clock.local(self.now))
@@ -153,7 +153,7 @@ impl<L: Link> Network<L> {
         (0..self.nodes.len()).all(|node| self.status(node).neighbours.iter().all(|peer| peer.up))
     }
 
-    /// A node begins anew.
+    /// Restarts a node.
     pub fn restart(&mut self, node: usize) {
         let Node { link, radios, peers, .. } = &mut self.nodes[node];
         *link = (self.make)(node_id(node), radios, peers);
@@ -187,7 +187,7 @@ impl<L: Link> Network<L> {
         self.nodes.iter().filter_map(wake).chain(event).min().map(|at| at.max(self.now))
     }
 
-    /// Returns the node that it concerned.
+    /// Handles an event; returns the node that it concerns.
     fn on_event(&mut self, event: Event) -> usize {
         match event {
             Event::Done(at, radio, done) => {
@@ -224,7 +224,7 @@ impl<L: Link> Network<L> {
         }
     }
 
-    /// Moves all that can move at one node.
+    /// Moves everything that can move at one node.
     fn turn(&mut self, at: usize) {
         loop {
             let node = &mut self.nodes[at];

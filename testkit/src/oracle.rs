@@ -1,4 +1,4 @@
-//! What must hold for packets of any link: a ledger of what went in and what came out.
+//! An oracle for the packets of any link: a ledger of what was sent and what arrived.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use farhop_proto::base::{
     DropCause, Duration, FlowId, Instant, PacketDone, PacketOutcome, ReceivedPacket, UnitId,
 };
 
-/// What went in and what came out, of both ends.
+/// What was sent and what arrived, at both ends.
 #[derive(Debug, Default)]
 pub struct Ledger {
     ends: BTreeMap<(usize, UnitId), End>,
@@ -16,7 +16,7 @@ pub struct Ledger {
     delays: Vec<Duration>,
     /// Packets that a queue dropped.
     pub dropped: u64,
-    /// Packets that came damaged or from nowhere.
+    /// Packets that arrived damaged, or that nobody sent.
     pub strange: u64,
 }
 
@@ -29,7 +29,7 @@ enum End {
 
 impl Ledger {
     /// The payload of the next packet of a flow, at the true time `now`: its number, the time, the
-    /// flow, and filling that depends on the number.
+    /// flow, and padding that depends on the number.
     pub fn payload(&mut self, end: usize, flow: FlowId, bytes: usize, now: Instant) -> Bytes {
         let number = self.sent.entry((end, flow)).or_default();
         let mut payload = Vec::with_capacity(bytes.max(14));
@@ -41,20 +41,20 @@ impl Ledger {
         payload.into()
     }
 
-    /// End `end` took a packet.
+    /// Records that end `end` sent a packet.
     pub fn on_sent(&mut self, end: usize, id: UnitId) {
         let before = self.ends.insert((end, id), End::Open);
         assert!(before.is_none(), "one id for two packets");
     }
 
-    /// End `end` reported the end of a packet. Panics at the second report.
+    /// Records the outcome of a packet at end `end`. Panics if it has one already.
     pub fn on_done(&mut self, end: usize, done: &PacketDone) {
         let known = self.ends.get_mut(&(end, done.id)).expect("the end of a packet that was sent");
         assert_eq!(*known, End::Open, "packet {:?} of end {end} ended twice", done.id);
         *known = End::Done(done.outcome);
     }
 
-    /// End `end` dropped a packet.
+    /// Records that end `end` dropped a packet.
     pub fn on_dropped(&mut self, end: usize, id: UnitId, cause: DropCause) {
         let known = self.ends.get_mut(&(end, id)).expect("the end of a packet that was sent");
         assert_eq!(*known, End::Open, "packet {id:?} of end {end} ended twice");
@@ -63,7 +63,7 @@ impl Ledger {
         self.dropped += 1;
     }
 
-    /// End `end` received a packet at the true time `now`.
+    /// Records that end `end` received a packet at the true time `now`.
     pub fn on_received(&mut self, end: usize, packet: &ReceivedPacket, now: Instant) {
         let payload = &packet.payload;
         if payload.len() < 14 {
@@ -81,22 +81,22 @@ impl Ledger {
         self.delays.push(now.since(Instant::from_nanos(sent)));
     }
 
-    /// Packets of a flow that its source sent.
+    /// The number of packets that the source of a flow sent.
     pub fn sent(&self, from: usize, flow: u16) -> usize {
         self.sent.get(&(from, FlowId(flow))).map_or(0, |count| *count as usize)
     }
 
-    /// Numbers of the packets of a flow that came to the other end, as they came.
+    /// The numbers of a flow's packets in the order in which they arrived at the other end.
     pub fn received(&self, from: usize, flow: u16) -> &[u32] {
         self.received.get(&(from, FlowId(flow))).map_or(&[], Vec::as_slice)
     }
 
-    /// The longest time from source to the other end so far.
+    /// The longest delay of a packet so far.
     pub fn longest_delay(&self) -> Duration {
         self.delays.iter().copied().max().unwrap_or_default()
     }
 
-    /// Panics if a packet came twice.
+    /// Panics if a packet arrived twice or damaged, or was never sent.
     pub fn assert_at_most_once(&self) {
         assert_eq!(self.strange, 0, "damaged packets");
         for (flow, numbers) in &self.received {
@@ -115,7 +115,7 @@ impl Ledger {
         }
     }
 
-    /// Panics if a packet that was sent did not come to the other end.
+    /// Panics if a packet that was sent did not arrive.
     pub fn assert_all_came(&self) {
         for ((end, flow), sent) in &self.sent {
             let came = self.received(*end, flow.0).len();
@@ -123,12 +123,12 @@ impl Ledger {
         }
     }
 
-    /// Packets whose end was not reported.
+    /// Packets without an outcome yet.
     pub fn open(&self) -> usize {
         self.ends.values().filter(|end| **end == End::Open).count()
     }
 
-    /// Packets that ended so.
+    /// The number of packets with this outcome.
     pub fn ended(&self, outcome: PacketOutcome) -> usize {
         self.ends.values().filter(|end| **end == End::Done(outcome)).count()
     }

@@ -1,9 +1,9 @@
 //! Two links over a lossy pipe, in virtual time.
 //!
-//! The pipe is a radio with the simplest rules that still show what slots are for: each end sends
-//! one frame after the other, a frame takes its air time and the propagation delay, and what
-//! arrives while an end sends is lost there (half duplex). Frames with MAC acknowledgement are
-//! repeated by the chip; the acknowledgement itself takes no time and is never lost.
+//! The pipe is a radio with the simplest rules that still show the purpose of slots: each end sends
+//! one frame after the other, a frame takes its air time and the propagation delay, and frames that
+//! arrive while an end sends are lost (half duplex). Frames with MAC acknowledgement are repeated
+//! by the chip; the acknowledgement itself takes no time and is never lost.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,15 +17,15 @@ use farhop_proto::link::{Link, PeerSpec};
 
 use crate::{Clock, Ledger};
 
-/// Attempts of the chip for a frame with acknowledgement that does not say.
+/// Attempts of the chip for an acknowledged frame, unless the frame says otherwise.
 const CHIP_ATTEMPTS: u8 = 7;
 
-/// A transmission, for the loss process.
+/// A transmission, given to the loss process.
 #[derive(Debug)]
 pub struct OnAir<'a> {
     /// The end that sends.
     pub from: usize,
-    /// True time of the start.
+    /// True time of its start.
     pub at: Instant,
     /// The frame.
     pub frame: &'a Frame,
@@ -34,9 +34,9 @@ pub struct OnAir<'a> {
 /// Decides whether a transmission is lost.
 pub type Loss = Box<dyn FnMut(&mut Rng, &OnAir<'_>) -> bool>;
 
-/// The pipe.
+/// Settings of the pipe.
 pub struct PairConfig {
-    /// Both radios.
+    /// The radios, equal at both ends.
     pub radio: RadioSpec,
     /// Propagation delay.
     pub delay: Duration,
@@ -44,17 +44,17 @@ pub struct PairConfig {
     pub clocks: [Clock; 2],
     /// Loss of frames.
     pub loss: Loss,
-    /// Whether what arrives while an end sends is lost.
+    /// Whether frames that arrive while an end sends are lost.
     pub half_duplex: bool,
     /// Fraction of frames that arrive twice.
     pub duplicate: f64,
-    /// Fraction of frames that are told late, by up to 5 ms.
+    /// Fraction of frames that are handed up late, by up to 5 ms.
     pub reorder: f64,
-    /// Timers fire late by up to so much, uniformly.
+    /// Timers fire late by up to this time, uniformly distributed.
     pub wake_late: Duration,
     /// Frames that a chip holds.
     pub chip_frames: usize,
-    /// Payload of the longest frame that the devices take, in bytes.
+    /// Largest payload of a frame that the devices accept, in bytes.
     pub longest: Option<usize>,
     /// Seed of the pipe.
     pub seed: Seed,
@@ -81,13 +81,13 @@ impl Default for PairConfig {
 }
 
 impl PairConfig {
-    /// Each frame is lost with probability `p`.
+    /// The default, with a loss probability `p` for each frame.
     pub fn with_loss(p: f64) -> Self {
         Self { loss: Box::new(move |rng, _| rng.chance(p)), ..Self::default() }
     }
 }
 
-/// Traffic of one flow.
+/// A source of traffic for one flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
     /// The end that sends.
@@ -107,7 +107,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Full packets, as many as are taken, until `until`.
+    /// Full-size packets, as many as the link accepts, until `until`.
     pub fn saturated(end: usize, flow: u16, until: Instant) -> Self {
         let (every, from, options) = (Duration::ZERO, Instant::ZERO, TxOptions::default());
         Self { end, flow, bytes: 1_500, every, from, until, options }
@@ -122,27 +122,27 @@ enum Event {
 struct End<L> {
     link: L,
     clock: Clock,
-    /// Frames that the chip has.
+    /// Frames that the chip holds.
     held: usize,
     busy_until: Instant,
     on_air: VecDeque<(Instant, Instant)>,
     wake: Option<(Instant, Instant)>,
     is_silent: bool,
-    /// What the clock of the radio shows beyond that of the node, in nanoseconds.
+    /// How far the radio's clock is ahead of the node's, in nanoseconds.
     radio_ahead: i64,
 }
 
 /// Two links over a lossy pipe.
 pub struct Pair<L> {
-    /// What went in and came out.
+    /// What was sent and what arrived.
     pub ledger: Ledger,
     /// Frames lost because their receiver was sending.
     pub overlaps: u64,
-    /// Frames that began.
+    /// Transmissions.
     pub frames: u64,
     ends: [End<L>; 2],
     config: PairConfig,
-    /// With the time of the next packet, and whether the first has been offered.
+    /// Each with the time of its next packet, and whether the first was offered.
     sources: Vec<(Source, Instant, bool)>,
     events: BTreeMap<(Instant, u64), (usize, Event)>,
     event_count: u64,
@@ -151,7 +151,7 @@ pub struct Pair<L> {
     now: Instant,
 }
 
-/// The node at an end: 1 and 2.
+/// The node at an end: 1 or 2.
 fn node(end: usize) -> NodeId {
     NodeId(end as u16 + 1)
 }
@@ -188,17 +188,17 @@ impl<L: Link> Pair<L> {
         }
     }
 
-    /// Adds traffic.
+    /// Adds a source of traffic.
     pub fn add(&mut self, source: Source) {
         self.sources.push((source, source.from, false));
     }
 
-    /// True time.
+    /// The true time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// The link of an end.
+    /// The link layer at an end.
     pub fn link(&self, end: usize) -> &L {
         &self.ends[end].link
     }
@@ -208,34 +208,34 @@ impl<L: Link> Pair<L> {
         self.ends[end].link.status(self.ends[end].clock.local(self.now))
     }
 
-    /// What the clock of an end shows.
+    /// The time on the clock of an end.
     pub fn local(&self, end: usize) -> Instant {
         self.ends[end].clock.local(self.now)
     }
 
-    /// Makes an end deaf and mute, or brings it back. Its link goes on and knows nothing of it.
+    /// Makes an end deaf and mute, or undoes that. Its link layer keeps running unaware.
     pub fn set_silent(&mut self, end: usize, is_silent: bool) {
         self.ends[end].is_silent = is_silent;
     }
 
-    /// Sets how far the clock of an end's radio is ahead of that of its node, in nanoseconds: what
-    /// it says of when frames came jumps with it.
+    /// Sets how far the clock of an end's radio is ahead of its node's, in nanoseconds: reported
+    /// arrival times jump with it.
     pub fn set_radio_clock(&mut self, end: usize, ahead: i64) {
         self.ends[end].radio_ahead = ahead;
     }
 
-    /// Puts another link at an end, as a restart does.
+    /// Replaces the link layer at an end, as a restart does.
     pub fn replace(&mut self, end: usize, link: L) {
         self.ends[end].link = link;
         self.ends[end].wake = None;
     }
 
-    /// Gives bytes to an end as a frame of its neighbour.
+    /// Delivers bytes to an end as a frame of its neighbour.
     pub fn inject(&mut self, end: usize, payload: bytes::Bytes) {
         self.inject_as(end, EtherType::FARHOP, payload);
     }
 
-    /// The same of another protocol than farhop's links.
+    /// Delivers bytes as a frame of another protocol than that of farhop's links.
     pub fn inject_as(&mut self, end: usize, protocol: EtherType, payload: bytes::Bytes) {
         let local = self.local(end);
         let frame = self.received(end, payload, protocol, local);
@@ -259,7 +259,7 @@ impl<L: Link> Pair<L> {
     fn next_time(&mut self) -> Option<Instant> {
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
         let wakes = [0, 1].map(|end| self.wake(end));
-        // A saturated source only has to be started: then it goes on where there is room.
+        // A saturated source only has to be started: then it continues whenever there is room.
         let sources = self.sources.iter().filter(|(source, next, has_begun)| {
             !(source.every.is_zero() && *has_begun) && *next < source.until
         });
@@ -267,7 +267,7 @@ impl<L: Link> Pair<L> {
         [event, wakes[0], wakes[1], source].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
-    /// True time at which the timer of an end fires; how late it is, is drawn once.
+    /// True time at which the timer of an end fires; its lateness is drawn once.
     fn wake(&mut self, end: usize) -> Option<Instant> {
         let due = self.ends[end].link.poll_timeout()?;
         if let Some((known, at)) = self.ends[end].wake
@@ -281,7 +281,7 @@ impl<L: Link> Pair<L> {
         Some(at)
     }
 
-    /// Goes on to the next moment at which something happens.
+    /// Advances to the next event, and handles it.
     pub fn step(&mut self) {
         let Some(next) = self.next_time() else { return };
         self.now = next;
@@ -347,7 +347,7 @@ impl<L: Link> Pair<L> {
         self.ends[end].on_air.iter().any(|(began, ended)| *began < until && *ended > from)
     }
 
-    /// Moves all that can move at one end.
+    /// Moves everything that can move at one end.
     fn turn(&mut self, end: usize) {
         loop {
             let mut moved = self.take_up(end);
@@ -387,7 +387,7 @@ impl<L: Link> Pair<L> {
         moved
     }
 
-    /// Gives the packets of a source to its link that are due and for which there is room.
+    /// Offers to the link the packets of a source that are due and have room.
     fn offer(&mut self, index: usize) -> bool {
         let (source, next, _) = self.sources[index];
         if next > self.now {
@@ -414,7 +414,7 @@ impl<L: Link> Pair<L> {
             moved = true;
             next += source.every;
         }
-        // A paced source does not make up for what was refused.
+        // A paced source does not repeat what was refused.
         if !source.every.is_zero() {
             while next <= self.now {
                 next += source.every;
@@ -424,7 +424,7 @@ impl<L: Link> Pair<L> {
         moved
     }
 
-    /// The chip takes a frame: when it is sent, how often, and what comes of it.
+    /// The chip takes a frame: decides when it is sent, how often, and its outcome.
     fn transmit(&mut self, end: usize, frame: Frame) {
         let bytes = mpdu_bytes(frame.options.ack == AckPolicy::NoAck, frame.payload.len());
         let radio = self.config.radio;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the speed and the cost that farhop promises, on whole scenarios.
+//! `cargo xtask bench`: checks the speed and the cost that farhop promises, on whole scenarios.
 //!
 //! `sim`: simulated seconds per second of wall time, on 60 s of the demo's busiest scenario. `lab`:
 //! processor time and memory of the air and the daemons while the demo's link is saturated.
@@ -20,10 +20,10 @@ pub(crate) struct Options {
     /// Print the rows as JSON.
     #[arg(long)]
     json: bool,
-    /// Only the simulator.
+    /// Measure only the simulator.
     #[arg(long)]
     sim_only: bool,
-    /// Runs; the median counts.
+    /// Runs of the simulator, of which the median counts.
     #[arg(long, default_value_t = 5)]
     runs: usize,
 }
@@ -37,7 +37,7 @@ struct Row {
     ok: bool,
 }
 
-/// Runs it; fails if a promise is not kept.
+/// Measures everything; fails if a promise is not kept.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let farhop = build::farhop()?;
     let scenario = Path::new("scenarios/bench/busiest.toml");

@@ -1,16 +1,16 @@
-//! Building the program that the measurements run.
+//! Builds the program that the measurements run.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-/// What `cargo run` tells xtask of itself. Build scripts of dependencies (ring's) look at the same
-/// names, and would build again what `make build` has built without them. What `make` tells of
-/// itself is for those that it starts itself.
+/// Prefixes of environment variables that `cargo run` and `make` set for their children. Build
+/// scripts of dependencies (ring's) watch the same names, and would rebuild what `make build` built
+/// without them.
 const OWN: [&str; 5] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "MAKE"];
 
-/// Builds farhop in release form, and says where it is. How that is done stands in the Makefile.
+/// Builds farhop as a release, as the Makefile says, and returns its path.
 pub(crate) fn farhop() -> Result<PathBuf> {
     let mut make = command("make");
     make.args(["--silent", "--no-print-directory", "build"]).current_dir(crate::workspace()?);
@@ -18,13 +18,13 @@ pub(crate) fn farhop() -> Result<PathBuf> {
     Ok(target().join("release").join("farhop"))
 }
 
-/// The same with debug assertions, as tests are built.
+/// Builds farhop with debug assertions, like tests.
 pub(crate) fn farhop_debug() -> Result<PathBuf> {
     build(&[], &target(), "debug")
 }
 
-/// The same in release form, with counters. What programs leave that run while it is built is of
-/// no use, and stays in its folder.
+/// Builds a release of farhop with counters. Programs that run during the build write counts too,
+/// which are of no use and stay in its folder.
 pub(crate) fn farhop_counting() -> Result<PathBuf> {
     let folder = target().join("counting");
     let built = crate::workspace()?.join(&folder).join("built");
@@ -33,7 +33,7 @@ pub(crate) fn farhop_counting() -> Result<PathBuf> {
     build(&["--release", "--config", &flags], &folder, "release")
 }
 
-/// Where cargo builds.
+/// Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from)
 }
@@ -45,7 +45,7 @@ fn build(profile: &[&str], target: &Path, folder: &str) -> Result<PathBuf> {
     Ok(target.join(folder).join("farhop"))
 }
 
-/// A program that builds as if a person had typed it.
+/// A command without these variables, as if a person had typed it.
 fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {

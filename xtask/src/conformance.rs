@@ -1,8 +1,8 @@
-//! `cargo xtask conformance`: the simulator beside the lab, for the same scenarios.
+//! `cargo xtask conformance`: compares the simulator with the lab, on the same scenarios.
 //!
 //! Each scenario runs several times in the lab (real daemons, kernel TCP, the air in real time) and
-//! as often in `sim` with other seeds. What must agree is the sum of the flows' goodput, mean over
-//! the runs, within 10%. A lab run that reports itself as late is repeated.
+//! as often in `sim` with the same seeds. The sum of the flows' goodput, averaged over the runs,
+//! must agree within 10%. A lab run that reports itself as late is repeated.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,11 +18,11 @@ use serde_json::Value;
 
 use crate::build;
 
-/// A lab run that says it was late is made again after each of these rests: what keeps a machine
-/// busy for a moment, or its neighbours for minutes, is over then.
+/// Pauses before the repetitions of a late lab run: by then whatever kept the machine busy for a
+/// moment, or other users of its host for minutes, is over.
 const RESTS: [Duration; 3] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_secs(90)];
-/// How far `sim` may be from the lab.
+/// Largest relative difference of `sim` from the lab.
 const TOLERANCE: f64 = 0.10;
 
 /// Options of the command.
@@ -31,18 +31,18 @@ pub(crate) struct Options {
     /// Print the rows as JSON.
     #[arg(long)]
     json: bool,
-    /// Two runs of each scenario in place of five.
+    /// Make two runs of each scenario instead of five.
     #[arg(long)]
     quick: bool,
-    /// Runs of each scenario in the lab, and in `sim`.
+    /// Number of runs of each scenario in the lab, and in `sim`.
     #[arg(long)]
     runs: Option<u64>,
-    /// Folder with the scenarios.
+    /// Folder of the scenarios.
     #[arg(long, default_value = "scenarios/conformance")]
     scenarios: PathBuf,
 }
 
-/// One scenario.
+/// The result of one scenario.
 #[derive(Serialize)]
 struct Row {
     scenario: String,
@@ -55,7 +55,7 @@ struct Row {
     ok: bool,
 }
 
-/// Runs it; fails if a scenario is outside the tolerance.
+/// Runs all scenarios; fails if one is outside the tolerance.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let farhop = build::farhop()?;
     let runs = options.runs.unwrap_or(if options.quick { 2 } else { 5 });
@@ -98,7 +98,7 @@ fn compare(farhop: &Path, file: &Path, runs: u64) -> Result<Row> {
             report = self::report(farhop, "lab", file, seed)?;
         }
         if is_late(&report) {
-            // It says nothing. Fewer than two runs that do are no result.
+            // A late run says nothing. At least two runs must be on time.
             late_runs += 1;
             continue;
         }

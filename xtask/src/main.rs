@@ -1,6 +1,6 @@
 //! Checks and measurements of farhop that are not tests: `cargo xtask COMMAND`.
 //!
-//! Each command is a module with one function that returns what it found; `main` only chooses.
+//! Each command is a module; `main` only selects it.
 
 #![forbid(unsafe_code)]
 
@@ -36,9 +36,9 @@ enum Command {
     Conformance(conformance::Options),
     /// Measures what it costs a daemon to forward blocks between two `udp` devices.
     Forward(forward::Options),
-    /// Counts which branches of farhop are taken how often, for release builds.
+    /// Counts how often farhop takes each branch, for the optimisation of release builds.
     Profile,
-    /// Runs networks of block machines drawn by lot, with faults and oracles.
+    /// Runs random networks of block machines, with faults and oracles.
     Swarm(swarm::Options),
     /// Checks the ranks of crates and modules, sizes, names and leftovers.
     Tidy,
@@ -60,7 +60,7 @@ fn main() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The folder of the workspace, found from this crate's own.
+/// The folder of the workspace, which is the parent of this crate's.
 fn workspace() -> anyhow::Result<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(own.parent().context("xtask has to stand in the workspace")?.to_owned())

@@ -1,9 +1,8 @@
-//! `cargo xtask profile`: which branches of farhop are taken how often, for the compiler.
+//! `cargo xtask profile`: a profile of farhop's branches for the compiler (PGO).
 //!
-//! Builds farhop with counters, simulates every file of `scenarios` with it and writes what was
-//! counted to `profile/farhop.profdata`, which release builds read (Makefile). A compiler of
-//! another version, or a function that was changed since, finds nothing of its own there and is
-//! compiled as without.
+//! Builds farhop with counters, simulates every file of `scenarios` with it, and writes the counts
+//! to `profile/farhop.profdata`, which release builds read (Makefile). With another version of the
+//! compiler, and for functions changed since, the profile has no effect.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,10 +12,10 @@ use anyhow::{Context as _, Result, ensure};
 use crate::build;
 use crate::scratch::Scratch;
 
-/// What was counted, from the workspace.
+/// The file of the profile, relative to the workspace.
 const COUNTED: &str = "profile/farhop.profdata";
 
-/// Counts, and writes the file.
+/// Measures the profile, and writes its file.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let merge = profdata()?;
     let farhop = build::farhop_counting()?;
@@ -39,7 +38,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All scenarios of a folder and of those in it.
+/// All scenarios in a folder and its subfolders.
 fn scenarios(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -54,7 +53,7 @@ fn scenarios(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The tool that comes with this compiler: those of others do not know its format.
+/// `llvm-profdata` of the compiler in use: that of another version does not know its format.
 fn profdata() -> Result<PathBuf> {
     let ask = |what: &[&str]| -> Result<String> {
         let said = Command::new("rustc").args(what).output().context("rustc does not start")?;

@@ -1,4 +1,4 @@
-//! Folders for the files of a command. They go away with it, also when a signal ends it.
+//! Temporary folders, which are removed when the command ends, also by a signal.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,27 +13,27 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
-/// Those that are in use.
+/// The folders in use.
 static FOLDERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Attempts at removing a folder in which programs that the same signal ends may still write.
+/// Attempts to remove a folder: programs that the same signal ends may still write into it.
 const ATTEMPTS: u32 = 20;
 
-/// What shells add to the number of a signal that has ended a program.
+/// What shells add to the number of a signal for the exit status.
 const BY_SIGNAL: i32 = 128;
 
-/// A folder that goes away with it.
+/// A temporary folder, removed on drop.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
-    /// A new one, empty.
+    /// Creates an empty folder.
     pub(crate) fn new() -> Result<Self> {
         let folder = TempDir::with_prefix("farhop-").context("no folder for temporary files")?;
         folders().insert(folder.path().to_owned());
         Ok(Self(folder))
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
@@ -45,8 +45,8 @@ impl Drop for Scratch {
     }
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP end the program and those that it runs, a lab perhaps,
-/// without leaving folders.
+/// From now on SIGINT, SIGTERM and SIGHUP remove the folders and end this program and its children,
+/// for example a lab.
 pub(crate) fn watch() -> Result<()> {
     let wanted = [SIGINT, SIGTERM, SIGHUP];
     let mut signals = Signals::new(wanted).context("signals cannot be watched")?;
@@ -59,14 +59,15 @@ pub(crate) fn watch() -> Result<()> {
     Ok(())
 }
 
-/// Asks the programs that a process has started to end.
+/// Sends SIGTERM to the children of a process.
 fn end_children_of(parent: u32) {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes {
         let name = process.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
         let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-        // Behind the name of the program, which may have spaces and brackets: state and parent.
+        // The state and the parent follow the name of the program, which may contain spaces and
+        // brackets.
         let of = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
         if let Some(pid) = Pid::from_raw(pid).filter(|_| of == Some(&*parent.to_string())) {
             let _ = kill_process(pid, Signal::TERM);

@@ -1,7 +1,7 @@
-//! `cargo xtask swarm`: networks of block machines drawn by lot, with faults and oracles.
+//! `cargo xtask swarm`: random networks of block machines, with faults and oracles.
 //!
-//! Each seed is one network ([`farhop_testkit::swarm`]). A seed that fails is printed with the
-//! command that runs it again, and what was drawn.
+//! Each seed is one network ([`farhop_testkit::swarm`]). For a seed that fails, the command that
+//! repeats it is printed.
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -16,18 +16,18 @@ use crate::validate::workers;
     cargo xtask swarm                       2,000 networks, about a minute\n  \
     cargo xtask swarm --seed 17             one again, with what was drawn")]
 pub(crate) struct Options {
-    /// How many networks are drawn.
+    /// Number of networks.
     #[arg(long, default_value_t = 2_000, conflicts_with = "seed")]
     count: u64,
-    /// The first seed.
+    /// Seed of the first network.
     #[arg(long, default_value_t = 1, conflicts_with = "seed")]
     from: u64,
-    /// Only this one, with what was drawn and the last things that happened.
+    /// Run only this seed, and print what was drawn and the last events.
     #[arg(long)]
     seed: Option<u64>,
 }
 
-/// Runs them; fails if an oracle was not satisfied.
+/// Runs the networks; fails if an oracle was not satisfied.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(seed) = options.seed {
         println!("{:#?}", swarm::Plan::draw(seed));

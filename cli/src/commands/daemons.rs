@@ -9,33 +9,33 @@ use serde_json::Value;
 use crate::Failure;
 use crate::progress::tell;
 
-/// Which daemons are asked: where nothing is said all of this host, within `farhop lab exec` that
-/// of its node. A name alone means a node of that lab there.
+/// Which daemons to ask. By default all on this host, or within `farhop lab exec` only that of the
+/// lab's node; there a name alone selects a node of the same lab.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Wanted<'a> {
-    /// Only that of this node.
+    /// Only the daemon of this node.
     pub(super) node: Option<&'a str>,
-    /// Only those of the lab with this id or scenario.
+    /// Only daemons of the lab with this id or scenario name.
     pub(super) lab: Option<&'a str>,
-    /// Where control sockets are, and nowhere else; without it, where they usually are, and in
+    /// Only daemons with control sockets in this folder; by default in the usual folders and in
     /// labs.
     pub(super) runtime_dir: Option<&'a Path>,
 }
 
 impl<'a> Wanted<'a> {
-    /// The same for who is in the network of a node of a lab, if he is.
+    /// The same selection, narrowed to the lab and node in which this runs, if it runs in one.
     fn within(self, inside: Option<&'a (LabState, String)>) -> Self {
         let Some((lab, _)) = inside else { return self };
         Self { lab: Some(&lab.id), node: self.node.or(own_node(inside)), ..self }
     }
 }
 
-/// Whether the daemon of one node is asked, and not all.
+/// Whether a single node's daemon is asked.
 pub(super) fn is_of_one(wanted: Wanted<'_>) -> bool {
     wanted.node.is_some() || own_node(inside(wanted).as_ref()).is_some()
 }
 
-/// The control socket of the only daemon that is wanted; an error if there is none, or several.
+/// The control socket of the only selected daemon; fails if there is none, or several.
 pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
     let mut running = running(wanted)?;
     if running.len() > 1 {
@@ -56,7 +56,7 @@ pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
     Ok(running.remove(0).path)
 }
 
-/// The status of each daemon that is wanted, and answers; an error if there is none.
+/// The status of each selected daemon that answers; fails if none does.
 pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
     let (mut statuses, mut failed) = (Vec::new(), Vec::new());
     for daemon in running(wanted)? {
@@ -73,12 +73,12 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
     if statuses.is_empty() {
         return Err(Failure::Failed(failed.join("; ")));
     }
-    // One that hangs hides none of the others.
+    // A daemon that hangs does not hide the others.
     failed.iter().for_each(|failed| tell(&format!("farhop: {failed}")));
     Ok(statuses)
 }
 
-/// Tells of the daemons that ended without a word, as those that are killed do.
+/// Reports daemons that ended without removing their socket, for example because they were killed.
 pub(super) fn tell_of_dead(wanted: Wanted<'_>) {
     let inside = inside(wanted);
     let wanted = wanted.within(inside.as_ref());
@@ -91,32 +91,32 @@ pub(super) fn tell_of_dead(wanted: Wanted<'_>) {
     }
 }
 
-/// The lab that the daemon behind a socket belongs to, if it does to one.
+/// The lab of the daemon behind a control socket, or `None` if it is in no lab.
 fn lab_of(socket: &Path) -> Option<&str> {
     let dir = socket.parent()?;
     dir.file_name()?.to_str().filter(|_| dir.parent() == Some(&*lab::labs_dir()))
 }
 
-/// The lab and the name in it whose `farhop lab exec` this runs in, where no other place is asked
-/// for.
+/// The lab, and the name in it, of the `farhop lab exec` in which this runs; `None` outside, or if
+/// the selection names another place.
 fn inside(wanted: Wanted<'_>) -> Option<(LabState, String)> {
     let has_place = wanted.lab.is_some() || wanted.runtime_dir.is_some();
     lab::own().filter(|_| !has_place)
 }
 
-/// The node in which this runs. The air is none: what is started there is shown all.
+/// The lab node in which this runs. `@air` is none: what runs there sees all nodes.
 fn own_node(inside: Option<&(LabState, String)>) -> Option<&str> {
     let name = inside.map(|(_, name)| name.as_str());
     name.filter(|name| !name.starts_with('@'))
 }
 
-/// The daemons that are wanted, at least one.
+/// The selected daemons that are running; fails if there is none.
 fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
     let (inside, is_named) = (inside(wanted), wanted.node.is_some());
     let wanted = wanted.within(inside.as_ref());
     let dirs = dirs(wanted);
     let mut running: Vec<_> = dirs.iter().flat_map(|dir| daemon::list(dir)).collect();
-    // The air of a lab has a socket too, but is no node.
+    // The air of a lab has a control socket too, but is no node.
     running.retain(|daemon| !daemon.name.starts_with('@'));
     let mut names: Vec<String> = running.iter().map(|daemon| daemon.name.clone()).collect();
     names.sort_unstable();
@@ -168,8 +168,8 @@ fn dirs(wanted: Wanted<'_>) -> Vec<PathBuf> {
     own.into_iter().chain(labs.map(|lab| lab.dir())).collect()
 }
 
-/// Refuses what is no other node of the scenario of the daemon with this status. Daemons before did
-/// not say what nodes there are, and refuse it themselves.
+/// Fails unless this is another node in the scenario of the daemon with this status. The status of
+/// an older daemon names no nodes; that daemon refuses wrong ones itself.
 pub(super) fn check_node(node: &str, status: &Value) -> Result<(), Failure> {
     let names = status["names"].as_object().into_iter().flatten();
     let mut names: Vec<(u64, &str)> =

@@ -1,4 +1,4 @@
-//! `farhop demo`: the main job, shown: real TCP over 80 km, with farhop and without.
+//! `farhop demo`: shows the main purpose: real TCP over 80 km, with farhop and without.
 
 use std::path::{Path, PathBuf};
 
@@ -17,20 +17,21 @@ use crate::progress::Bar;
 use crate::report::{self, chart, page, save};
 use crate::{Failure, interrupt};
 
-/// The scenario that all runs are made from.
+/// The scenario from which all runs are derived.
 const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
-/// Transmissions of a frame under plain 802.11: two retries, the base case of the paper.
+/// Transmissions of a frame under plain 802.11: the first and two retries, the paper's base case.
 const PLAIN_ATTEMPTS: u8 = 3;
 
-/// What must be known to read the table.
+/// What a reader must know to understand the table.
 const NOTE: &str = "ratio: to plain 802.11 with Reno at the same loss; published: Patra et al., \
     WiLDNet, NSDI 2007. Their radio drew a backoff before each frame (gap = \"backoff\"), this one \
     waits DIFS only, so the slots can carry more here than was published.";
 
-/// Shows what farhop is for: kernel TCP both ways over an 80 km link, over plain 802.11 and over
-/// farhop's time slots, without loss and at 10% loss, in real time.
+/// Shows what farhop is for: kernel TCP in both directions over an 80 km link, over plain 802.11
+/// and over farhop's time slots, without loss and at 10% loss, in real time.
 ///
-/// Takes about two minutes. Writes a page with tables, charts and the scenario.
+/// Takes about two minutes with the default --seconds. Writes a page with tables, charts and the
+/// scenario.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop demo\n  \
@@ -43,7 +44,7 @@ pub(crate) struct Options {
     /// Folder for the page and the chart.
     #[arg(long, value_name = "DIR", default_value = "farhop-out/demo")]
     out: PathBuf,
-    /// Length of each run.
+    /// Length of each run, in seconds (0.5 to 3600).
     #[arg(long, default_value_t = 20.0, value_parser = seconds, allow_negative_numbers = true)]
     seconds: f64,
 }
@@ -60,20 +61,20 @@ struct Run {
     forward_mbps: f64,
     backward_mbps: f64,
     total_mbps: f64,
-    /// To plain 802.11 with Reno at the same loss.
+    /// Total goodput relative to plain 802.11 with Reno at the same loss.
     ratio: f64,
-    /// Whether the run was late twice: then it says nothing.
+    /// Whether both attempts were late, so that the numbers are not valid.
     late: bool,
-    /// What was published for it.
+    /// What the paper says of this case.
     published: &'static str,
-    /// The number that was printed, if one was.
+    /// The goodput that the paper prints, if it prints one.
     published_mbps: Option<f64>,
     #[serde(skip)]
     report: Report,
 }
 
-/// What a run is and what the paper printed for it (NSDI 2007, text on figures 9 and 10; nothing
-/// is read off a figure).
+/// A run, and what the paper prints for it (NSDI 2007, the text on figures 9 and 10; nothing is
+/// read off a figure).
 struct Case {
     stack: &'static str,
     congestion: Congestion,
@@ -120,7 +121,7 @@ const CASES: [Case; 5] = [
     },
 ];
 
-/// Reads the length of a run.
+/// Parses the length of a run, in seconds.
 fn seconds(text: &str) -> Result<f64, String> {
     let read = text.parse().ok().filter(|seconds| (0.5..=3600.0).contains(seconds));
     read.ok_or_else(|| "right would be: a number from 0.5 to 3600".into())
@@ -134,7 +135,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let outcome = run_all(options, &bar);
     bar.end();
     let runs = outcome?;
-    // What was seen is printed, also if it cannot be written.
+    // The results are printed even if the page cannot be written.
     let page = write(&options.out, &runs);
     if options.json {
         print_json(&serde_json::json!({
@@ -178,7 +179,7 @@ fn run_all(options: &Options, bar: &Bar) -> Result<Vec<Run>, Failure> {
     Ok(runs)
 }
 
-/// Runs a scenario; one that was late is run once more. Returns whether it was late still.
+/// Runs a scenario, once more if the first run was late. Also returns whether the last was late.
 fn run_on_time(
     scenario: &Scenario,
     name: &str,
@@ -219,7 +220,7 @@ fn scenario(case: &Case, seconds: f64) -> Scenario {
     if case.stack == "plain" {
         scenario.stack.link = LinkConfig::Plain(PlainConfig::default());
         scenario.radio.attempts = PLAIN_ATTEMPTS;
-        // Bare Wi-Fi, which seals nothing.
+        // The baseline is bare Wi-Fi, which seals nothing.
         scenario.security =
             Some(SecurityConfig { mode: SecurityMode::Off, ..SecurityConfig::default() });
     }
@@ -257,7 +258,7 @@ fn table(runs: &[Run]) -> String {
     report::table(&HEAD, &runs.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Writes the chart and the page; returns where the page is.
+/// Writes the chart and the page, and returns the path of the page.
 fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
     let bar = |run: &Run| chart::Bar {
         label: vec![

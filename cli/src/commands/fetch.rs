@@ -1,10 +1,11 @@
-//! Puts files that came for this node where their user wants them.
+//! Puts a file that arrived for this node into a folder of the user's choice.
 //!
-//! While a file is copied it has a hidden name, and then its own in the place of that. Once it was
-//! told of it has both, until the daemon has written down that it was fetched: so whoever finds it
-//! with two knows that it was told of. It may be told of twice after a kill between these two, and
-//! where a file cannot have two names. Nodes of a host may put theirs into one folder: the hidden
-//! name says for which node the file came.
+//! A file is copied under a hidden name, which is then renamed to its own. Once it was reported to
+//! the user, it has both names (hard links) until the daemon has recorded on disk that it was
+//! fetched: a command that finds it with two names knows that it was reported. It may be reported
+//! twice if a command is killed between reporting it and making the second name, or on a file
+//! system without hard links. Several nodes of a host may put files into one folder: the hidden
+//! name has the number of the node.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -14,13 +15,13 @@ use std::path::{Path, PathBuf};
 use farhop_run::files::{IncomingStatus, NAME_BYTES, is_id, sum_file};
 use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 
-/// The end of a name that is taken for the kind of a file, with its point, at most.
+/// The longest end of a name that counts as its extension, with the dot, in bytes.
 const KIND_BYTES: usize = 8;
 
-/// A file that was put into a folder. No other command puts it anywhere while there is this: one
-/// that waited for it finds that the daemon has let go of it.
+/// A file that was put into a folder. While this exists, its locks keep other commands from
+/// fetching the file; one that waited then finds that the daemon no longer offers it.
 pub(super) struct Placed {
-    /// Where it is; nothing if a command was killed that has told of it.
+    /// Where the file is, or `None` if a killed command has already reported it.
     pub(super) place: Option<PathBuf>,
     dir: PathBuf,
     part: PathBuf,
@@ -28,27 +29,27 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// Has the disk keep its name.
+    /// Syncs the folder, so that the file's name is on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
     }
 
-    /// From now on whoever finds it knows that it was told of.
+    /// Marks the file as reported, by its second name.
     pub(super) fn mark(&self) {
         if let Some(place) = &self.place {
             let _ = fs::hard_link(place, &self.part);
         }
     }
 
-    /// Takes its hidden name away: it is over.
+    /// Removes the hidden name, as all is done.
     pub(super) fn end(self) {
-        // What is left is a stray, and goes with others.
+        // What cannot be removed is a stray, and is removed with others.
         let _ = fs::remove_file(self.part);
     }
 }
 
-/// Puts a file that came for a node into a folder, under a name that no other file has. It appears
-/// whole or not at all. `None` if another command does so just now, or has done so.
+/// Puts a file that arrived for a node into a folder, under a name that no other file has. It
+/// appears whole or not at all. `None` if another command is doing this, or has done it.
 pub(super) fn fetch(node: u16, file: &IncomingStatus, dir: &Path) -> io::Result<Option<Placed>> {
     let mut whole = File::open(&file.path).map_err(|error| at(Path::new(&file.path), &error))?;
     if !is_locked(&whole)? || !is_there(&whole, &file.path) {
@@ -64,7 +65,7 @@ pub(super) fn fetch(node: u16, file: &IncomingStatus, dir: &Path) -> io::Result<
         if has(&part, file) {
             return Ok(Some(Placed { place: None, dir, part, _locks: [whole, copy] }));
         }
-        // Somebody else has given some of it a name, or has changed it. It is theirs.
+        // The copy has another hard link or was changed, but not by farhop: leave it to its owner.
         fs::remove_file(&part)?;
         return Ok(None);
     }
@@ -88,16 +89,17 @@ pub(super) fn fetch(node: u16, file: &IncomingStatus, dir: &Path) -> io::Result<
     }
 }
 
-/// What went wrong, and where.
+/// An error with the path at which it occurred.
 fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Removes the copies in a folder that commands of a node left which were killed, other than those
-/// of files that still wait: what was done of these matters to [`fetch`]. One that is being made is
-/// locked by whoever makes it, and which files wait for another node is not known here.
+/// Removes copies from a folder that killed commands of a node left behind. Copies of files that
+/// still wait are kept, as their state matters to [`fetch`]; copies in the making are locked, and
+/// so kept too. Copies for other nodes are kept, because it is not known here which of their files
+/// wait.
 ///
-/// Fails if the folder cannot be read, or one of them not be removed.
+/// Fails if the folder cannot be read, or a copy cannot be removed.
 pub(super) fn remove_strays(dir: &Path, node: u16, waiting: &[IncomingStatus]) -> io::Result<()> {
     let mut outcome = Ok(());
     for entry in fs::read_dir(dir)? {
@@ -105,7 +107,7 @@ pub(super) fn remove_strays(dir: &Path, node: u16, waiting: &[IncomingStatus]) -
         let name = entry.file_name();
         let Some(id) = name.to_str().and_then(|name| id_of_part(node, name)) else { continue };
         if !waiting.iter().any(|file| file.id == id) {
-            // One that belongs to somebody else keeps none of the others.
+            // A copy that cannot be removed does not keep the others.
             outcome = outcome.and(remove_stray(&entry.path()));
         }
     }
@@ -117,7 +119,7 @@ fn remove_stray(part: &Path) -> io::Result<()> {
         return Ok(());
     }
     let copy = match open(part, File::options().write(true)) {
-        // Whoever makes it has just given it its name.
+        // Its command has just renamed it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         copy => copy?,
     };
@@ -127,8 +129,8 @@ fn remove_stray(part: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file in a folder into which others may write too: no link that leads elsewhere, and no
-/// pipe, which would keep the command for ever.
+/// Opens a file in a folder that others may write to: fails for a symbolic link, which may lead
+/// elsewhere, and for a pipe, on which the command would hang.
 fn open(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -138,7 +140,8 @@ fn open(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
     }
 }
 
-/// A file is no longer what came: the daemon let go of it while it was copied, or it was damaged.
+/// The error for a file that no longer has the contents that arrived: the daemon discarded it
+/// during the copy, or it was damaged.
 fn changed(file: &IncomingStatus) -> io::Error {
     let IncomingStatus { id, path, .. } = file;
     let why = format!(
@@ -148,7 +151,7 @@ fn changed(file: &IncomingStatus) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// What the copy of a file for a node is called while it is made.
+/// The hidden name of the copy of a file for a node.
 fn part_name(node: u16, id: &str) -> String {
     format!(".{node}-{id}.part")
 }
@@ -158,14 +161,14 @@ fn id_of_part(node: u16, name: &str) -> Option<&str> {
     id.filter(|id| is_id(id))
 }
 
-/// Whether this file is still what has this name.
+/// Whether an open file still has this path.
 fn is_there(file: &File, path: &Path) -> bool {
     let own = file.metadata().map(|own| (own.dev(), own.ino()));
     let there = fs::symlink_metadata(path).map(|there| (there.dev(), there.ino()));
     own.is_ok_and(|own| there.is_ok_and(|there| own == there))
 }
 
-/// Locks a file until it is closed; false if another command has done so.
+/// Locks a file until it is closed; returns false if another command has locked it.
 fn is_locked(file: &File) -> io::Result<bool> {
     match file.try_lock() {
         Ok(()) => Ok(true),
@@ -174,7 +177,7 @@ fn is_locked(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Gives the copy of a file its name. Returns that, and what is to stay open.
+/// Renames the copy of a file to its own name. Returns its path, and the file to keep open.
 fn place(
     file: &IncomingStatus,
     dir: &Path,
@@ -185,7 +188,7 @@ fn place(
         let place = dir.join(numbered(&file.info.name, number));
         match give_name(part, &place) {
             Ok(()) => return Ok((place, copy)),
-            // There is one just like it.
+            // A file with the same contents is already there.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && has(&place, file) => {
                 fs::remove_file(part)?;
                 let there = open(&place, File::options().read(true))?;
@@ -198,12 +201,12 @@ fn place(
     unreachable!("one of the numbers is free")
 }
 
-/// A name with a number, no longer than names may be.
+/// A name with a number, no longer than `NAME_BYTES`.
 fn numbered(name: &str, number: u32) -> String {
     if number == 1 {
         return name.to_owned();
     }
-    // Programs go by what is behind the last point.
+    // The number goes before the extension, by which programs recognise the type.
     let (stem, kind) = match name.rfind('.') {
         Some(at) if at > 0 && name.len() - at <= KIND_BYTES => name.split_at(at),
         _ => (name, ""),
@@ -213,17 +216,17 @@ fn numbered(name: &str, number: u32) -> String {
     format!("{}{end}", &stem[..most])
 }
 
-/// Gives a file another name, unless there is a file of that name.
+/// Renames a file, unless the new name exists.
 fn give_name(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE).map_err(io::Error::from) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // Some file systems have not this, and most of them links.
+        // Some file systems lack NOREPLACE, but most of them have hard links.
         Err(_) => fs::hard_link(from, to).and_then(|()| fs::remove_file(from)),
     }
 }
 
-/// Whether a place holds just this file.
+/// Whether a path is a file with the contents of this one.
 fn has(place: &Path, file: &IncomingStatus) -> bool {
     let is_as_long = |data: fs::Metadata| data.is_file() && data.len() == file.info.size;
     let sum = || sum_file(&File::open(place).ok()?, &mut |_| true).ok();
@@ -240,7 +243,7 @@ mod tests {
     /// The node that files came for.
     const NODE: u16 = 7;
 
-    /// A file that waits in a folder, and a folder for it.
+    /// A file that waits in a folder, and a folder to put it into.
     fn waiting(dir: &Path) -> (IncomingStatus, PathBuf) {
         let path = dir.join("whole");
         fs::write(&path, b"all of it").expect("a file");
@@ -257,7 +260,7 @@ mod tests {
         (IncomingStatus { id, from, info, received: 9, state, path }, into)
     }
 
-    /// Puts it there as one command does; where it is, if that command is to tell of it.
+    /// Puts the file there like a command; returns its path if that command is to report it.
     fn put(file: &IncomingStatus, into: &Path) -> Option<PathBuf> {
         let placed = fetch(NODE, file, into).expect("no error")?;
         let place = placed.place.clone();
@@ -270,14 +273,14 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let (file, into) = waiting(dir.path());
         let part = into.join(".7-1-2-00000003.part");
-        // The other one copies.
+        // Another command is copying the file.
         let other = File::create(&part).expect("a part");
         other.lock().expect("a lock");
         assert_eq!(put(&file, &into), None);
         drop(other);
         let place = put(&file, &into).expect("a place");
         assert_eq!(fs::read(&place).expect("it is there"), b"all of it");
-        // As if it came again.
+        // As if it arrived again.
         assert_eq!(put(&file, &into), Some(place));
         assert_eq!(fs::read_dir(&into).expect("a folder").count(), 1);
     }
@@ -289,7 +292,7 @@ mod tests {
         let placed = fetch(NODE, &file, &into).expect("no error").expect("a place");
         let elsewhere = dir.path().join("elsewhere");
         fs::create_dir(&elsewhere).expect("a folder");
-        // The daemon has not written down yet that it was fetched.
+        // The daemon has not recorded yet that it was fetched.
         assert_eq!((put(&file, &into), put(&file, &elsewhere)), (None, None));
         fs::remove_file(&file.path).expect("the daemon lets go of it");
         placed.end();
@@ -301,9 +304,9 @@ mod tests {
     fn a_file_of_which_a_killed_command_has_told_is_not_told_of_again() {
         let dir = tempfile::tempdir().expect("a folder");
         let (file, into) = waiting(dir.path());
-        // The second time a file just like it is there.
+        // The second time a file with the same contents is there.
         for _ in 0..2 {
-            // One that was killed before it told of it says nothing of that.
+            // A command that is killed before it reports the file leaves no mark.
             drop(fetch(NODE, &file, &into).expect("no error"));
             assert_eq!(fs::read_dir(&into).expect("a folder").count(), 1);
             let placed = fetch(NODE, &file, &into).expect("no error").expect("it is there");
@@ -378,7 +381,7 @@ mod tests {
         {
             fs::write(dir.path().join(name), b"some").expect("a file");
         }
-        // Another command makes this one.
+        // Another command is making this copy.
         let living = File::open(dir.path().join(kept[0])).expect("it is there");
         living.lock().expect("a lock");
         remove_strays(dir.path(), NODE, &[]).expect("no error");
@@ -397,7 +400,7 @@ mod tests {
         let placed = fetch(NODE, &file, &into).expect("no error").expect("a place");
         placed.mark();
         drop(placed);
-        // Which files wait for that node the other does not know.
+        // Which files wait for the other node is not known.
         for other in [1, 77] {
             remove_strays(&into, other, &[]).expect("no error");
         }

@@ -26,15 +26,16 @@ use super::{print_json, print_text};
 use crate::progress::{Bar, tell};
 use crate::{Failure, interrupt};
 
-/// How often a daemon is asked how files stand.
+/// How often a daemon is asked for the state of files.
 pub(super) const TICK: Duration = Duration::from_millis(200);
-/// After so long the daemon is asked for the first time whether it has written something down.
+/// First wait before the daemon is asked again for something that is soon done; it doubles up to
+/// `TICK`.
 pub(super) const SOON: Duration = Duration::from_millis(5);
 
 /// Sends a file to a node, over any number of hops, through losses and partitions.
 ///
-/// The daemon of this host carries it: it goes on without this command, and where it was after
-/// this host or any other began anew. The file must stay as it is until it has arrived.
+/// The daemon of this host carries it, also after this command has ended, and resumes after this
+/// host or any other restarts. The file must not change until it has arrived.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop send map.png valley\n  \
@@ -42,44 +43,45 @@ pub(super) const SOON: Duration = Duration::from_millis(5);
     farhop send map.png valley --no-wait    and look with farhop cache\n  \
     farhop send --cancel 17")]
 pub(crate) struct SendOptions {
-    /// The file.
+    /// The file to send.
     #[arg(required_unless_present = "cancel")]
     file: Option<PathBuf>,
-    /// The node that it is for, and its name there if it is another.
+    /// The destination node; add :NAME to give the file another name there.
     #[arg(value_name = "NODE[:NAME]", required_unless_present = "cancel")]
     to: Option<String>,
-    /// Gives up the file with this number, in the place of sending one. What is over is taken out
-    /// of the list by `farhop cache drop NUMBER`.
+    /// Give up the file with this number instead of sending one. A file that is over is removed
+    /// from the list with `farhop cache drop NUMBER`.
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["file", "to"])]
     #[arg(value_parser = super::whole::<u32>(0..=u32::MAX.into()), allow_negative_numbers = true)]
     cancel: Option<u32>,
-    /// Do not wait until it has arrived.
+    /// Do not wait until the file has arrived.
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
     daemon: DaemonOptions,
 }
 
-/// Sends what comes on standard input to a node, as a file there.
+/// Sends standard input to a node, as a file there.
 ///
-/// Its length need not be known. What was read goes on after any daemon or host began anew, this
-/// command as well waits for its daemon; only if the command itself is ended is the file given up.
+/// The length need not be known. What was read survives a restart of any daemon or host, and this
+/// command waits for its daemon to come back. Only if the command itself ends early is the file
+/// given up.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     tar c . | farhop push --stdin valley:site.tar\n  \
     farhop receive --count 1                       on valley: fetches it")]
 pub(crate) struct PushOptions {
-    /// Reads standard input; there is no other source yet.
+    /// Read standard input; required, as there is no other source yet.
     #[arg(long, required = true)]
     stdin: bool,
-    /// The node that it is for, and its name there: else `stdin`.
+    /// The destination node; add :NAME to name the file there, by default `stdin`.
     #[arg(value_name = "NODE[:NAME]")]
     to: String,
     #[command(flatten)]
     daemon: DaemonOptions,
 }
 
-/// Shows the blocks and the files that a daemon holds, or clears the block cache.
+/// Shows the blocks and files that a daemon holds, or removes some of them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop cache\n  \
@@ -90,7 +92,7 @@ pub(crate) struct PushOptions {
 pub(crate) struct CacheOptions {
     #[command(subcommand)]
     command: Option<CacheCommand>,
-    /// Print it as JSON.
+    /// Print the result as JSON.
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
@@ -99,46 +101,48 @@ pub(crate) struct CacheOptions {
 
 #[derive(clap::Subcommand)]
 enum CacheCommand {
-    /// Lets go of blocks of others that the next node has. What waits to be passed on stays.
+    /// Discards blocks in transit that the next node already has. Blocks still to be passed on
+    /// stay.
     #[command(after_help = "Examples:\n  \
         farhop cache clear\n  \
         farhop cache clear --all             also what is for nodes that will not be back")]
     Clear {
-        /// Lets go of all blocks that pass here. Their sources still have them, and send them again
-        /// as long as they want them to arrive.
+        /// Discard all blocks in transit, also those still to be passed on. Their sources still
+        /// have them, and send them again as long as they want them to arrive.
         #[arg(long)]
         all: bool,
     },
-    /// Lets go of a file that comes or came here, as when its sender will not be back. If the
-    /// sender asks again, it hears that the file is not taken. Of a file that failed it forgets
-    /// that too, and so it does of one that was sent from here and is over.
+    /// Discards a file that was, or is being, received here, for example because its sender will
+    /// not return. If the sender tries again, it is told that the file is refused. Also removes a
+    /// file from the list that failed, or that was sent from here and is over.
     #[command(after_help = "Examples:\n  \
         farhop cache                         lists them\n  \
         farhop cache drop 3-17-5f1c2a90\n  \
         farhop cache drop 17                 one that was sent from here\n  \
         farhop cache drop --failed           all that failed, sent or received")]
     Drop {
-        /// Its name in the list of `farhop cache`; of one that was sent from here its number.
+        /// The id of the file in the list of `farhop cache`; for a file sent from here, its number.
         #[arg(required_unless_present = "failed")]
         id: Option<String>,
-        /// All that failed, sent from here or for this node.
+        /// Remove all files that failed, sent or received.
         #[arg(long, conflicts_with = "id")]
         failed: bool,
     },
 }
 
-/// Which daemon is asked.
+/// Selects the daemon to ask.
 #[derive(clap::Args)]
 pub(crate) struct DaemonOptions {
-    /// Node of the daemon, where several run here; in `farhop lab exec` it is that node.
+    /// Node of the daemon to use, if several run here; within `farhop lab exec` by default that
+    /// node.
     #[arg(long, value_name = "NODE", global = true)]
     node: Option<String>,
-    /// Folder of the control socket: the daemons there, and no others.
+    /// Look for the daemon's control socket in this folder only.
     #[arg(long, value_name = "DIR", global = true)]
     runtime_dir: Option<PathBuf>,
 }
 
-/// A daemon that is asked again and again, also after it began anew.
+/// A daemon, by the path of its control socket; it may restart between two requests.
 pub(super) struct Daemon(PathBuf);
 
 impl Daemon {
@@ -153,13 +157,13 @@ impl Daemon {
         serde_json::from_value(answer).map_err(|error| fail(&error))
     }
 
-    /// Refuses what is no other node of its scenario.
+    /// Refuses a node that is not another node of the daemon's scenario.
     fn check_node(&self, node: &str) -> Result<(), Failure> {
         check_node(node, &self.ask(Request::Status {})?)
     }
 
-    /// Asks for something to be done with the file of this number or name. What is refused of one
-    /// that is not listed was asked for by mistake.
+    /// Makes a request about the file with this id or number. If it fails and no such file is
+    /// listed, the input was wrong.
     fn ask_of_file<T: DeserializeOwned>(&self, request: Request, id: &str) -> Result<T, Failure> {
         self.ask(request).map_err(|failure| match (failure, self.files()) {
             (Failure::Failed(why), Some(files)) if !is_listed(&files, id) => Failure::input(why),
@@ -167,25 +171,25 @@ impl Daemon {
         })
     }
 
-    /// How all files stand; nothing while the daemon is not there.
+    /// The state of all files, or `None` while the daemon does not answer.
     pub(super) fn files(&self) -> Option<FilesStatus> {
         self.ask(Request::Files {}).ok()
     }
 }
 
-/// Whether a daemon lists a file of this number or name.
+/// Whether a daemon lists a file with this id or number.
 fn is_listed(files: &FilesStatus, id: &str) -> bool {
     files.outgoing.iter().any(|file| file.id.to_string() == id)
         || files.incoming.iter().any(|file| file.id == id)
 }
 
-/// Refuses what is no name for a file at a node.
+/// Refuses a name that a file cannot have at its destination.
 fn check_name(name: &str, to: &str) -> Result<(), Failure> {
     let refused = |wrong| Failure::input(format!("{wrong}; give another one behind {to}:"));
     wrong_name(name).map_or(Ok(()), |wrong| Err(refused(wrong)))
 }
 
-/// What a daemon answers where a number is all there is to say.
+/// A daemon's answer that is just the number of a file.
 #[derive(serde::Deserialize)]
 struct Taken {
     id: u32,
@@ -213,7 +217,7 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     }
     let bar = Bar::start(&label);
     let outcome = wait_until_sent(&daemon, id, &label, &bar);
-    // First: what stands in the line of the bar is gone when it is drawn again.
+    // Before anything else is printed: redrawing the bar would erase what is in its line.
     bar.end();
     if let Err(Failure::Interrupted) = outcome {
         tell(&format!("farhop: it goes on as number {id}; `farhop send --cancel {id}` ends it"));
@@ -221,8 +225,8 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     outcome.and_then(|text| print_text(&text))
 }
 
-/// Has a daemon send a file. One from before it was asked for the time of the last change refuses
-/// to be told, and is asked without.
+/// Asks a daemon to send a file. An older daemon refuses the field with the file's modification
+/// time, and is asked again without it.
 fn ask_to_send(daemon: &Daemon, wanted: SendFile) -> Result<Taken, Failure> {
     match daemon.ask(Request::Send(wanted.clone())) {
         Err(Failure::Failed(why)) if why.contains("unknown field `modified_ns`") => {
@@ -232,7 +236,7 @@ fn ask_to_send(daemon: &Daemon, wanted: SendFile) -> Result<Taken, Failure> {
     }
 }
 
-/// What is to be sent, with its checksum.
+/// The request to send a file, with its checksum.
 fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
     let told = |error: io::Error| Failure::input(format!("{}: {error}", file.display()));
     let path = fs::canonicalize(file).map_err(told)?;
@@ -241,7 +245,7 @@ fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
         let why = "its path is not UTF-8, which a daemon cannot be told";
         return Err(Failure::input(format!("{}: {why}", file.display())));
     }
-    // As it was given: what a link leads to may have any other.
+    // The name as given: the target of a symbolic link may have another.
     let own = || file.file_name().and_then(|name| name.to_str());
     let both = to.split_once(':').or_else(|| Some((to, own()?)));
     let (to, name) = both.ok_or_else(|| {
@@ -249,16 +253,17 @@ fn describe(file: &Path, to: &str) -> Result<SendFile, Failure> {
         Failure::input(format!("{}: {why}", file.display()))
     })?;
     check_name(name, to)?;
-    // From before the sum: what is changed meanwhile, or before the daemon looks, is another file.
+    // From before the sum: if the file changes meanwhile, or before the daemon opens it, it no
+    // longer matches.
     let modified_ns = Some(modified_ns(&metadata));
     let sum = sum_file(&open, &mut |_| !interrupt::has_come());
-    // Its error would be that of a file that cannot be read.
+    // After an interruption the error would read like that of an unreadable file.
     let (sha256, size) = sum.map_err(|error| match interrupt::has_come() {
         true => Failure::Interrupted,
         false => error.into(),
     })?;
     let length = metadata.len();
-    // One that was changed meanwhile has another length now.
+    // If the file grew or shrank meanwhile, its length differs now, and the daemon notices that.
     if size != length && open.metadata().map_err(told)?.len() == length {
         return Err(Failure::input(format!(
             "{}: no ordinary file: its length is given as {length}, and {} can be read: send a \
@@ -299,8 +304,8 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Standard input, of which nothing comes any more once somebody wants an end: a read alone would
-/// wait for whoever writes.
+/// Standard input that fails once an interruption is requested; a plain read would block until the
+/// writer sends something.
 struct Input(File);
 
 impl Input {
@@ -313,7 +318,7 @@ impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
         while !interrupt::has_come() {
-            // A file that cannot be waited for is always ready.
+            // A file that does not support poll is always ready.
             match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&tick)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 _ => return self.0.read(buffer),
@@ -324,7 +329,7 @@ impl Read for Input {
 }
 
 fn wait_until_sent(daemon: &Daemon, id: u32, label: &str, bar: &Bar) -> Result<String, Failure> {
-    // What is on its way may have to go once more: the bar waits for it.
+    // Units in flight may be lost and sent again: the bar does not go back then.
     let most = Cell::new(0);
     wait_until(daemon, id, label, |OutgoingStatus { state, arrived, under_way, size, .. }| {
         most.set(most.get().max(arrived + under_way));
@@ -334,7 +339,7 @@ fn wait_until_sent(daemon: &Daemon, id: u32, label: &str, bar: &Bar) -> Result<S
     })
 }
 
-/// Waits until a file stands as `is_so` says, whatever daemon begins anew meanwhile.
+/// Waits until `is_so` accepts the state of a file, across restarts of the daemon.
 fn wait_until<T>(
     daemon: &Daemon,
     id: u32,
@@ -398,7 +403,7 @@ pub(crate) fn cache(options: &CacheOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes all files that failed out of the list.
+/// Removes all failed files from the list.
 fn drop_failed(daemon: &Daemon) -> Result<serde_json::Value, Failure> {
     let files: FilesStatus = daemon.ask(Request::Files {})?;
     let has_failed = |state: &State| matches!(state, State::Failed(_));
@@ -412,7 +417,7 @@ fn drop_failed(daemon: &Daemon) -> Result<serde_json::Value, Failure> {
     Ok(serde_json::json!({ "dropped": ids.len() }))
 }
 
-/// The same as JSON. Nonces are text: they have 64 bits, and many readers round numbers to 53.
+/// Both as JSON. Nonces become strings: they have 64 bits, and many readers round to 53.
 fn as_json(cache: &CacheStatus, files: &FilesStatus) -> serde_json::Value {
     let mut value = serde_json::json!({ "cache": cache, "files": files });
     for (file, IncomingStatus { info, .. }) in files.incoming.iter().enumerate() {
@@ -421,7 +426,7 @@ fn as_json(cache: &CacheStatus, files: &FilesStatus) -> serde_json::Value {
     value
 }
 
-/// What files for this node take of the disk, beside the blocks.
+/// The disk space that files for this node take, besides the blocks.
 fn describe_inbox(cache: &CacheStatus, incoming: &[IncomingStatus]) -> String {
     let files = |wanted: State| {
         let found = || incoming.iter().filter(|file| file.state == wanted);
@@ -470,7 +475,7 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
     }
     for IncomingStatus { id, from, info, received, state, .. } in &files.incoming {
         let bytes = match state {
-            // Its length comes at its end.
+            // The length of a stream is known only at its end.
             State::Moving | State::Failed(_) if info.streamed => {
                 format!("{} so far", counted(received, "byte"))
             }

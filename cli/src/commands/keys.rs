@@ -1,4 +1,4 @@
-//! `farhop keys`: the key of this node, and whom it trusts.
+//! `farhop keys`: the key of this node, and the keys that it trusts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,17 +16,17 @@ use strsim::levenshtein;
 use super::{print_json, print_text};
 use crate::{Failure, progress};
 
-/// Black on white, whatever the colours of the terminal are: else few cameras read it.
+/// Black on white, regardless of the terminal's colours: few cameras read anything else.
 const INK: &str = "\x1b[38;5;16;48;5;231m";
-/// The colours of the terminal.
+/// Resets to the terminal's own colours.
 const PLAIN: &str = "\x1b[0m";
-/// Names of nodes that are listed where one of them is wanted.
+/// Most names of nodes that a message lists.
 const LISTED: usize = 8;
 
-/// Shows the public key of this node, which is made if there is none, or changes whom it trusts.
+/// Shows the public key of this node, creating it if needed, or changes which keys it trusts.
 ///
-/// Two nodes hear each other once each trusts the key of the other. Changes hold at once in the
-/// daemon that runs with this folder.
+/// Two nodes accept each other's frames once each trusts the other's key. Changes take effect at
+/// once in a running daemon that uses this folder.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop keys                            on hill: its line, to be carried to valley\n  \
@@ -53,35 +53,35 @@ enum Command {
         farhop keys trust fh1-... --name hill\n  \
         ssh hill farhop keys | head -n 1 | xargs farhop keys trust --name hill")]
     Trust {
-        /// The key, as `farhop keys` prints it on its node.
+        /// The key: the line that `farhop keys` prints on that node.
         line: PublicKey,
-        /// The node that has it, as scenario files call it.
+        /// The name of that node in scenario files.
         #[arg(long)]
         name: Option<String>,
-        /// Also if it was revoked.
+        /// Trust the key even if it was revoked before.
         #[arg(long)]
         again: bool,
     },
-    /// Lists the keys that are trusted, and those that were revoked.
+    /// Lists the keys that were trusted or revoked here.
     #[command(after_help = "Examples:\n  \
         farhop keys list\n  \
         farhop keys list --json | jq '.[] | select(.state == \"added\").name'")]
     List,
-    /// Revokes a key: its node is not heard any more, from now on.
+    /// Revokes a key: from now on frames of its node are rejected.
     ///
-    /// The daemon that runs with this folder learns of it at once, one that does not run when it
-    /// starts. Other nodes, and daemons with another folder, do not: it has to be said for each.
+    /// A running daemon that uses this folder applies it at once, any other one when it starts.
+    /// Other nodes, and daemons with another folder, are not told: revoke the key there as well.
     #[command(after_help = "Examples:\n  \
         farhop keys revoke hill\n  \
         farhop keys revoke fh1-...")]
     Revoke {
-        /// The name of its node, or its line, or its fingerprint.
+        /// The node's name, its key line, or the key's fingerprint.
         #[arg(value_name = "NAME|LINE")]
         who: String,
     },
 }
 
-/// A trusted key, for programs.
+/// A key in JSON output.
 #[derive(Serialize)]
 struct Row<'a> {
     name: &'a str,
@@ -89,7 +89,7 @@ struct Row<'a> {
     fingerprint: String,
     state: Trust,
     since: &'a str,
-    /// Whether the daemon that runs has a node of this name; `null` if none runs.
+    /// Whether the running daemon uses this key for the node of this name; `null` if none runs.
     used: Option<bool>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// The folder of the node of a lab in which this runs: that of the host is none of its business.
+/// The key folder of the lab node in which this runs, because the host's folder is not meant there.
 fn lab_keys() -> Result<PathBuf, Failure> {
     lab::own_keys().filter(|folder| folder.is_dir()).ok_or_else(|| {
         let why = "this runs in the node of a lab, which has no keys: its frames are not protected";
@@ -165,7 +165,7 @@ fn tell_trusted(
 }
 
 fn revoke(options: &Options, store: &Store, who: &str) -> Result<(), Failure> {
-    // What a scenario names is known to the daemon alone. One that is deaf is complained of below.
+    // Only the daemon knows the keys in the scenario. One that does not answer is reported below.
     let known = store.ask().ok().flatten();
     let known: BTreeMap<String, PublicKey> = known.map(|told| told.keys.nodes).unwrap_or_default();
     let (entry, is_news) = store.revoke(who, &known)?;
@@ -182,7 +182,7 @@ fn revoke(options: &Options, store: &Store, who: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells the daemon that runs with these keys, if one does.
+/// Tells the daemon that runs with these keys, if any, to read them again.
 fn tell(store: &Store, entry: &Entry) -> Result<Option<Told>, Failure> {
     store.tell().map_err(|error| {
         let done = match entry.state {
@@ -198,7 +198,7 @@ fn tell(store: &Store, entry: &Entry) -> Result<Option<Told>, Failure> {
     })
 }
 
-/// The name of a key and its fingerprint, which is all that one without a name has.
+/// The name and fingerprint of a key; only the fingerprint if it has no name.
 fn named(entry: &Entry) -> String {
     let fingerprint = entry.key.fingerprint();
     if entry.name == fingerprint { fingerprint } else { format!("{}, {fingerprint}", entry.name) }
@@ -222,7 +222,7 @@ fn row<'a>(entry: &'a Entry, keys: Option<&KeysStatus>) -> Row<'a> {
     }
 }
 
-/// What the user should know of a key that does nothing.
+/// A note about a key that has no effect, or `None`.
 fn note(entry: &Entry, keys: Option<&KeysStatus>) -> Option<String> {
     let has_no_name = entry.name == entry.key.fingerprint();
     let is_unused = keys.is_some_and(|keys| keys.unused.contains(&entry.name));
@@ -247,7 +247,7 @@ fn note(entry: &Entry, keys: Option<&KeysStatus>) -> Option<String> {
     Some(format!("{what}: {remedy}"))
 }
 
-/// Names of nodes, that first which somebody most likely meant who wrote another word.
+/// The names of nodes, nearest to a mistyped word first.
 fn nearest_first(word: &str, names: &[String]) -> String {
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
     names.sort_by_key(|name| levenshtein(word, name));
@@ -259,7 +259,7 @@ fn nearest_first(word: &str, names: &[String]) -> String {
 
 fn list(options: &Options, store: &Store) -> Result<(), Failure> {
     let trusted = store.trusted()?;
-    // The list does not change because a daemon is deaf.
+    // The list is the same if the daemon does not answer.
     let told = store.ask().ok().flatten();
     let keys = told.as_ref().map(|told| &told.keys);
     if options.json {
@@ -311,7 +311,7 @@ mod tests {
         };
         let width = signs(rows[0]);
         assert!(rows.iter().all(|row| signs(row) == width));
-        // Two squares stand in a sign, one above the other; the last row may have one only.
+        // A character shows two squares, one above the other; the last row may have only one.
         assert_eq!(rows.len(), width.div_ceil(2));
         assert!(width <= 80 && rows.len() <= 24, "{width} by {}", rows.len());
     }

@@ -1,4 +1,4 @@
-//! `farhop lab`: a scenario with real daemons, kernel TCP and an emulated air.
+//! `farhop lab`: runs a scenario with real daemons, kernel TCP and an emulated air.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,19 +18,19 @@ use crate::progress::{Bar, tell};
 use crate::whole::NewFolder;
 use crate::{Failure, interrupt, load, report};
 
-/// How often a waiting process looks whether it is to end.
+/// How often a waiting process checks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Builds the network of a scenario from real daemons, and runs its flows with kernel sockets.
+/// Builds the network of a scenario from real daemons, and runs its flows over kernel sockets.
 ///
-/// Each node is a network namespace with a daemon and a TUN interface; their radios meet in an
-/// emulated air. Works as root and, where the kernel allows user namespaces, for everybody.
+/// Each node is a network namespace with a daemon and a TUN interface; the radios are connected by
+/// an emulated air. Works as root and, where the kernel allows user namespaces, for every user.
 ///
-/// The run begins once the links are up: slots in step, keys agreed. What they need for that is in
-/// no report of a lab, while in `farhop sim` it is the beginning of the run.
+/// The run starts once the links are up, with slots in step and keys agreed. A lab report therefore
+/// leaves that phase out, while `farhop sim` counts it as the beginning of the run.
 ///
-/// A run in which this machine could not keep up has exit status 3, and its report says `late`.
-/// With --keep the lab is up all the same.
+/// If this machine could not keep up with real time, the exit status is 3 and the report says
+/// `late`. With --keep the lab stays up even then.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     /// The scenario.
     #[arg(required = true)]
     file: Option<PathBuf>,
-    /// Leave the lab up, with its flows done.
+    /// Leave the lab up after its flows have ended.
     #[arg(long)]
     keep: bool,
     /// Print the report as JSON.
@@ -60,7 +60,7 @@ pub(crate) struct Options {
     /// Write report.json, report.html, flows.svg and Parquet tables into this folder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Seed in place of the scenario's.
+    /// Seed to use instead of the scenario's.
     #[arg(long, value_parser = super::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
 }
@@ -72,20 +72,20 @@ enum Command {
         farhop lab exec hill -- ping -c 3 10.66.0.2\n  \
         farhop lab exec --lab demo-2 valley -- iperf3 -s")]
     Exec {
-        /// The lab, by its id or the name of its scenario, if several running ones have the node.
+        /// The lab, by its id or its scenario's name; needed if several running labs have the node.
         #[arg(long, value_name = "NAME")]
         lab: Option<String>,
-        /// The node; `@air` stands for the air.
+        /// The node, or `@air` for the air.
         node: String,
         /// The program and its arguments.
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Ends the daemon of a node at once, as a power cut does.
+    /// Ends the daemon of a node at once, like a power cut.
     ///
-    /// The node stays away until `farhop lab start`; what it keeps on disk and the programs in its
-    /// network stay. A daemon that ends in any other way, `kill -9` included, is started again
-    /// after a second, as by an init system.
+    /// The node stays down until `farhop lab start`; its state on disk and the programs in its
+    /// network stay. A daemon that ends in any other way, `kill -9` included, is restarted after a
+    /// second, as by an init system.
     #[command(after_help = "Examples:\n  \
         farhop lab stop ridge\n  \
         farhop lab stop --lab demo-2 ridge")]
@@ -98,32 +98,33 @@ enum Command {
     /// Lists the labs.
     #[command(after_help = "Examples:\n  farhop lab list\n  farhop lab list --json | jq '.[].id'")]
     List {
-        /// Print them as JSON.
+        /// Print the list as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Takes a lab down, with all that runs in it, and what labs left that ended by themselves.
+    /// Takes a lab down, with everything that runs in it, and removes what crashed labs left
+    /// behind.
     ///
-    /// Without a name it is one that was kept: a lab that is being built or whose flows run has to
-    /// be named.
+    /// Without a name it takes down the lab that was kept. A lab that is still being built or
+    /// running its flows must be named.
     #[command(after_help = "Examples:\n  \
         farhop lab down\n  \
         farhop lab down demo\n  \
         farhop lab down demo-2\n  \
         farhop lab down --all")]
     Down {
-        /// The lab, by its id or the name of its scenario, if several are kept.
+        /// The lab, by its id or its scenario's name; needed if several labs are kept.
         name: Option<String>,
-        /// All of them, also if several are running.
+        /// Take down all labs, even if several are running.
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },
 }
 
-/// Which node of which lab.
+/// Selects a node, and the lab that it is in.
 #[derive(clap::Args)]
 struct NodeOptions {
-    /// The lab, by its id or the name of its scenario, if several running ones have the node.
+    /// The lab, by its id or its scenario's name; needed if several running labs have the node.
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
     /// The node.
@@ -131,7 +132,7 @@ struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// Within `farhop lab exec` it is a node of that lab.
+    /// The lab of the node. Within `farhop lab exec` it is by default the lab that this runs in.
     fn find(&self) -> Result<lab::LabState, Failure> {
         match lab::own().filter(|_| self.lab.is_none()) {
             Some((lab, _)) => Ok(lab),
@@ -140,7 +141,7 @@ impl NodeOptions {
     }
 }
 
-/// Options of a process of a lab.
+/// Options of the process of a node, a stranger or the air of a lab.
 #[derive(clap::Args)]
 pub(crate) struct ChildOptions {
     #[arg(long, default_value = "")]
@@ -151,12 +152,12 @@ pub(crate) struct ChildOptions {
     parent: u32,
     #[arg(long)]
     seed: u64,
-    /// Standard input is the network that the node had before.
+    /// The node starts again: standard input is the network namespace that it had before.
     #[arg(long)]
     again: bool,
 }
 
-/// Options of the process that holds a lab that is kept.
+/// Options of the process that holds a lab with `--keep`.
 #[derive(clap::Args)]
 pub(crate) struct HoldOptions {
     file: PathBuf,
@@ -204,17 +205,17 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Why a lab cannot run a scenario on any machine, if it cannot.
+/// Why a lab cannot run a scenario on any machine, or `None` if it can.
 pub(crate) fn refusal(scenario: &Scenario) -> Option<String> {
     load::simulated_only(scenario, |_| false).or_else(|| lab::refusal(scenario))
 }
 
-/// The labs that are running.
+/// The labs that are up.
 fn running() -> Vec<lab::LabState> {
     lab::list().into_iter().filter(lab::LabState::is_alive).collect()
 }
 
-/// What a lab is built with.
+/// The options for building a lab, with this program for its processes.
 pub(crate) fn lab_options(seed: Option<u64>) -> Result<LabOptions, Failure> {
     Ok(LabOptions { seed, program: std::env::current_exe()? })
 }
@@ -257,7 +258,7 @@ pub(crate) fn run_lab(
     Ok(finished)
 }
 
-/// Moves a bar by what a lab is doing.
+/// Shows the progress of a lab in a bar.
 pub(crate) fn show(bar: &Bar, name: &str, progress: &Progress) {
     match progress {
         Progress::Building => bar.say(&format!("{name}: building the network")),
@@ -269,7 +270,7 @@ pub(crate) fn show(bar: &Bar, name: &str, progress: &Progress) {
     }
 }
 
-/// Makes and tries the folder of the report, before a lab takes its time.
+/// Creates the folder of the report and checks that it can be written, before the lab is built.
 fn prepare(options: &Options) -> Result<Option<NewFolder>, Failure> {
     options.out.as_deref().map(report::prepare_for_run).transpose()
 }
@@ -278,7 +279,7 @@ fn output(options: &Options, finished: &Report, text: &str) -> Result<(), Failur
     report::output(finished, text, options.out.as_deref(), options.json)
 }
 
-/// Fails if a run was late, once all else is done.
+/// Fails if a run was late; to be called after its report was written.
 fn judge(finished: &Report) -> Result<(), Failure> {
     match &finished.lateness {
         Some(lateness) if lateness.late => Err(Failure::Late),
@@ -286,7 +287,7 @@ fn judge(finished: &Report) -> Result<(), Failure> {
     }
 }
 
-/// What the holder of a lab says to the process that started it, a line each.
+/// What the holder of a lab tells the process that started it, one JSON line each.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Word {
@@ -311,7 +312,7 @@ fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> 
     let outcome = hear_out(&mut child, &bar, &mut finished);
     bar.end();
     if outcome.is_err() {
-        // It takes down what it has built, and that is waited for.
+        // The holder takes down what it has built: wait for that.
         end(&child);
         child.wait()?;
     }
@@ -330,7 +331,7 @@ fn keep(options: &Options, file: &Path, loaded: &Loaded) -> Result<(), Failure> 
     finished.map_or(Ok(()), |finished| judge(&finished))
 }
 
-/// Listens to the holder of a lab until that is up; returns its id.
+/// Follows the output of a lab's holder until the lab is up; returns the lab's id.
 fn hear_out(
     holder: &mut Child,
     bar: &Bar,
@@ -340,7 +341,7 @@ fn hear_out(
     let (sender, words) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(out).lines().map_while(Result::ok) {
-            // What is no word of ours says nothing.
+            // Lines that are not ours are ignored.
             let Ok(word) = serde_json::from_str::<Word>(&line) else { continue };
             if sender.send(word).is_err() {
                 return;
@@ -365,7 +366,7 @@ fn hear_out(
     }
 }
 
-/// Asks a process to end.
+/// Asks a process to end (SIGTERM).
 pub(crate) fn end(child: &Child) {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
@@ -374,11 +375,11 @@ pub(crate) fn end(child: &Child) {
     }
 }
 
-/// Holds a lab until it is told to end.
+/// Builds a lab, runs its flows, and holds it until a signal ends this process.
 pub(crate) fn run_holder(options: &HoldOptions) -> Result<(), Failure> {
     let say = |word: Word| {
         let line = serde_json::to_string(&word).expect("words are plain data");
-        // Whoever started this may have gone.
+        // The process that started this one may have gone.
         let _ = writeln!(std::io::stdout(), "{line}");
     };
     let outcome = hold(options, &say);
@@ -403,7 +404,7 @@ fn hold(options: &HoldOptions, say: &dyn Fn(Word)) -> Result<(), Failure> {
         })?;
         say(Word::Report(Box::new(report)));
     }
-    // From here on it is nobody's: the terminal's Ctrl-C is not for it.
+    // From here on the lab outlives its terminal: Ctrl-C there must not reach it.
     let _ = rustix::process::setsid();
     lab.keep()?;
     say(Word::Ready(lab.state().id.clone()));
@@ -414,16 +415,16 @@ fn hold(options: &HoldOptions, say: &dyn Fn(Word)) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A lab as the list has it for programs.
+/// A lab in the JSON list.
 #[derive(Serialize)]
 struct Listed<'a> {
     #[serde(flatten)]
     lab: &'a lab::LabState,
-    /// Whether somebody holds it.
+    /// Whether its holder is alive.
     alive: bool,
-    /// Nodes of it that have died, `@air` for the air.
+    /// Nodes whose daemons died; `@air` is the air.
     died: Vec<&'a str>,
-    /// Nodes that somebody stopped.
+    /// Nodes that were stopped with `farhop lab stop`.
     stopped: Vec<&'a str>,
 }
 
@@ -459,7 +460,7 @@ fn list(json: bool) -> Result<(), Failure> {
     print_foreign()
 }
 
-/// Prints a line for each lab that another user has.
+/// Prints a line for each lab of another user.
 fn print_foreign() -> Result<(), Failure> {
     lab::foreign().iter().try_for_each(|lab| print_text(&lab.to_string()))
 }

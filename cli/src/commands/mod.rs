@@ -1,4 +1,4 @@
-//! One file for each command.
+//! The commands, a module for each, and how they read values and print.
 
 pub(crate) mod check;
 mod daemons;
@@ -29,17 +29,17 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// Reads how many there are to be.
+/// Parses a count, from 1 on.
 pub(crate) fn how_many(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "right would be: a whole number from 1 on".into())
 }
 
-/// Reads a seed.
+/// Parses a seed.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(0..=u64::MAX)(text)
 }
 
-/// Reads whole numbers of a range.
+/// Makes a parser of whole numbers in a range.
 pub(crate) fn whole<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone {
@@ -54,7 +54,7 @@ pub(crate) fn whole<T: TryFrom<u64>>(
 
 /// Prints data as JSON on standard output.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    // Piece by piece: the report of ten thousand nodes as one text would be its largest part.
+    // Written in pieces: as one string, the report of ten thousand nodes would dominate memory.
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);
     printed(written.and_then(|()| writeln!(out)).and_then(|()| out.flush())).map(|_| ())
@@ -65,22 +65,22 @@ pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
     is_printed(text).map(|_| ())
 }
 
-/// The same; whether there was still somebody to read it.
+/// Prints text on standard output; returns whether there is still somebody to read it.
 pub(crate) fn is_printed(text: &str) -> Result<bool, Failure> {
     printed(writeln!(io::stdout(), "{text}"))
 }
 
-/// Whether standard output is a terminal, and which.
+/// The kind of terminal at standard output.
 pub(crate) enum Terminal {
-    /// There is none.
+    /// Standard output is no terminal.
     None,
-    /// It only takes line after line, as its user says by TERM=dumb.
+    /// It can only print line after line, as its user says with TERM=dumb.
     Dumb,
-    /// It has a screen.
+    /// It has a screen that can be cleared and redrawn.
     Screen,
 }
 
-/// What standard output is.
+/// The kind of terminal at standard output.
 pub(crate) fn terminal() -> Terminal {
     match io::stdout().is_terminal() {
         false => Terminal::None,
@@ -89,16 +89,16 @@ pub(crate) fn terminal() -> Terminal {
     }
 }
 
-/// Whether somebody may still read standard output: the other end of a pipe can be gone.
+/// Whether standard output still has a reader: the other end of a pipe may be closed.
 pub(crate) fn has_reader() -> bool {
     let stdout = io::stdout();
     let mut out = [PollFd::new(&stdout, PollFlags::empty())];
-    // Whatever else is wrong shows when something is written.
+    // Other errors show when something is written.
     poll(&mut out, Some(&Timespec::default())).is_err()
         || !out[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
-/// A reader that has gone away is no error, and is told by false; a full disk is one.
+/// Turns a broken pipe into `false`, because a reader that went away is no error; a full disk is.
 fn printed(outcome: io::Result<()>) -> Result<bool, Failure> {
     match outcome {
         Ok(()) => Ok(true),

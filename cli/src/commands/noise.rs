@@ -1,4 +1,4 @@
-//! `farhop lab-noise`: rubbish on an interface, to see that a daemon stands it.
+//! `farhop lab-noise`: sends invalid frames on an interface, to test that a daemon withstands them.
 
 use farhop_proto::base::{Seed, counted};
 use farhop_run::device::PacketSocket;
@@ -8,20 +8,20 @@ use crate::Failure;
 /// Sends random, truncated and bit-flipped frames from an interface.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Interface.
+    /// Interface to send from.
     #[arg(long)]
     interface: String,
-    /// Frames.
+    /// Number of frames to send.
     #[arg(long, default_value_t = 1_000_000)]
     count: u64,
-    /// Seed of the rubbish.
+    /// Seed of the random frames.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Frames of the interface that are bit-flipped and cut.
+/// Frames received on the interface that are kept, to be bit-flipped or truncated.
 const SAMPLES: usize = 64;
-/// Longest random frame, in bytes.
+/// Range of the payload length of a random frame, in bytes.
 const LONGEST: u64 = 1_600;
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
@@ -48,11 +48,11 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Random bytes, or a real frame cut short, or one with some bits flipped.
+/// A frame of random bytes, or a received one that is truncated or has some bits flipped.
 fn rubbish(rng: &mut farhop_proto::base::Rng, samples: &[Vec<u8>]) -> Vec<u8> {
     let kind = rng.below(3);
     if samples.is_empty() || kind == 0 {
-        // The kernel takes nothing shorter than an Ethernet header.
+        // The kernel sends nothing shorter than an Ethernet header.
         let length = 14 + rng.below(LONGEST);
         return (0..length).map(|_| rng.next_u64() as u8).collect();
     }

@@ -1,4 +1,4 @@
-//! `farhop paper`: the published experiments, made again.
+//! `farhop paper`: repeats the experiments of a paper.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use crate::progress::Bar;
 use crate::whole::NewFolder;
 use crate::{Failure, interrupt, report};
 
-/// Seeds of a run that is not quick.
+/// Seeds of each run without `--quick`.
 const SEEDS: usize = 10;
-/// Seeds of a quick run.
+/// Seeds of each run with `--quick`.
 const QUICK_SEEDS: usize = 2;
 
-/// The report of a paper in its folder.
+/// File of a paper's report in its folder.
 const REPORT: &str = "paper.json";
 
-/// Runs of each case in a lab.
+/// Runs of each case in a lab, unless `--seeds` or `--quick` says otherwise.
 const LAB_RUNS: usize = 5;
 
-/// Makes the experiments of a paper again and puts its figures beside ours.
+/// Repeats the experiments of a paper and compares its results with ours.
 ///
-/// Every table, figure and number is a row: published, ours with its deviation over seeds, the band
-/// in which ours must lie. Ends with status 1 if a row is outside its band. After Ctrl-C the same
-/// command goes on with the runs that are not done.
+/// Every table, figure and number is a row: the published value, ours with its deviation over
+/// seeds, and the band in which ours must lie. Exit status 1 if a row is outside its band. After
+/// Ctrl-C the same command continues with the runs that are not done.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop paper                              the papers\n  \
@@ -38,9 +38,9 @@ const LAB_RUNS: usize = 5;
     farhop paper hop --out hop/               the same of Hop: some minutes\n  \
     farhop paper wildnet --only W-F9b --json | jq '.rows[] | select(.ok | not)'")]
 pub(crate) struct Options {
-    /// The paper; all are listed if none is given.
+    /// The paper; without it all papers are listed.
     name: Option<String>,
-    /// Shorter runs of fewer seeds.
+    /// Make shorter runs, with fewer seeds.
     #[arg(long)]
     quick: bool,
     /// Print the rows as JSON.
@@ -49,21 +49,23 @@ pub(crate) struct Options {
     /// Write paper.html, paper.json and the figures into this folder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only this target: W-F9b, or W-F9 for all that begin with it. May be given several times.
+    /// Only this target: W-F9b, or W-F9 for all whose id begins with it. May be given several
+    /// times.
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
-    /// Run W-F9b, W-F9c, W-T2 and W-T3 with real daemons over an emulated air as well, five times
-    /// 20 s (`--seeds`; once 5 s with `--quick`). Runs that are done are kept and not made again.
+    /// Also run W-F9b, W-F9c, W-T2 and W-T3 with real daemons over an emulated air, 20 s each and
+    /// five times (or as often as --seeds says; with --quick once, for 5 s). Finished runs are kept
+    /// and not repeated.
     #[arg(long)]
     lab: bool,
-    /// End with status 1 only for rows that are not known to be outside.
+    /// Tolerate rows that are known to be outside their band; only other rows give exit status 1.
     #[arg(long)]
     known: bool,
-    /// Seeds of each run; 10 if it is not given, and 2 where it has to be quick.
+    /// Seeds of each run; 10 by default, 2 with --quick.
     #[arg(long, value_name = "N")]
     #[arg(value_parser = super::whole::<u16>(1..=1000), allow_negative_numbers = true)]
     seeds: Option<u16>,
-    /// Runs at a time; as many as there are cores if it is not given.
+    /// Runs in parallel; by default one for each core.
     #[arg(long, value_name = "N", value_parser = super::how_many, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
 }
@@ -125,7 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     end(missed - pardoned, &why, apart, rows.len())
 }
 
-/// What to say of rows outside, of which some are known to be so and are pardoned or not.
+/// What to say of rows outside their band, some of which are known to be, and may be tolerated.
 fn why_outside(is_quick: bool, missed: usize, known: usize, are_pardoned: bool) -> String {
     let chance = if is_quick { "; short runs of few seeds may be so by chance" } else { "" };
     match (missed - known, known) {
@@ -136,7 +138,7 @@ fn why_outside(is_quick: bool, missed: usize, known: usize, are_pardoned: bool) 
     }
 }
 
-/// How it ends with so many of all rows outside, and so many in which lab and sim are apart.
+/// The outcome, given the number of rows outside their band and of rows where lab and sim differ.
 fn end(missed: usize, why: &str, apart: usize, all: usize) -> Result<(), Failure> {
     let all = counted(all, "row");
     match (missed, apart) {
@@ -146,9 +148,9 @@ fn end(missed: usize, why: &str, apart: usize, all: usize) -> Result<(), Failure
     }
 }
 
-/// Makes and tries the folder of a paper.
+/// Creates the folder of a paper and checks that it can be written.
 ///
-/// Fails as [`report::prepare`] does, and where the report of another paper would be overwritten.
+/// Fails as [`report::prepare`] does, and if the report of another paper would be overwritten.
 fn prepare(dir: &Path, paper: &Paper) -> Result<NewFolder, Failure> {
     let before = std::fs::read(dir.join(REPORT)).unwrap_or_default();
     let before: serde_json::Value = serde_json::from_slice(&before).unwrap_or_default();
@@ -209,7 +211,7 @@ fn find(name: &str) -> Result<&'static Paper, Failure> {
     })
 }
 
-/// The targets that were asked for, all if none were named.
+/// The selected targets: all if none were named. A whole id selects that target only.
 fn chosen(paper: &Paper, only: &[String]) -> Result<Vec<Target>, Failure> {
     let all = (paper.targets)();
     for wanted in only {
@@ -231,7 +233,7 @@ fn chosen(paper: &Paper, only: &[String]) -> Result<Vec<Target>, Failure> {
     Ok(all.iter().filter(|target| is_wanted(target)).copied().collect())
 }
 
-/// Fails if none of the targets has runs in a lab: `--lab` would do nothing.
+/// Fails if none of the targets has lab runs, so that `--lab` would do nothing.
 fn refuse_without_lab(paper: &Paper, targets: &[Target]) -> Result<(), Failure> {
     let has_lab = |paper: &Paper, id: &str| !lab::cases(paper, id, true).is_empty();
     if targets.iter().any(|target| has_lab(paper, target.id)) {

@@ -1,5 +1,5 @@
-//! The runs of a paper that take place in a lab: one after the other, each in a process of its own,
-//! kept in a folder so that they can be taken up again.
+//! The runs of a paper in a lab: one after the other, each in a process of its own, and kept in a
+//! folder so that an interrupted command can resume.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,14 +17,14 @@ use super::paper_runs::Store;
 use crate::progress::Bar;
 use crate::{Failure, interrupt};
 
-/// Attempts at a run that reports itself as late.
+/// Attempts at a run that is late.
 const ATTEMPTS: usize = 2;
-/// How often a run is looked at.
+/// How often the process of a run is checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// File of the runs that are done.
+/// File of the finished runs.
 const RUNS: &str = "lab-runs.jsonl";
 
-/// Makes all runs that some targets need of a lab, and puts what came of them beside their rows.
+/// Makes the lab runs that the targets need, and adds their results to the rows.
 pub(super) fn put_beside(
     paper: &Paper,
     outcomes: &mut [Outcome],
@@ -52,14 +52,14 @@ pub(super) fn put_beside(
     Ok(())
 }
 
-/// Runs in the lab, those that are done and those that are to be.
+/// The lab runs, finished and still to be made.
 struct LabRuns<'a> {
     dir: &'a Path,
     store: Store,
 }
 
 impl LabRuns<'_> {
-    /// The reports of all runs, by case: those that are known, and the others one after the other.
+    /// The reports of all runs, by case; those not finished yet are made one after the other.
     fn run_all(
         &mut self,
         cases: &[Case],
@@ -68,7 +68,7 @@ impl LabRuns<'_> {
     ) -> Result<BTreeMap<String, Vec<Report>>, Failure> {
         let mut reports: BTreeMap<String, Vec<Report>> = BTreeMap::new();
         let all = (cases.len() * repeats) as f64;
-        // Every case once, then every case again: who ends it early has something of each.
+        // All cases once, then all again: if it is interrupted, there is a result for each.
         for repeat in 0..repeats {
             for (index, case) in cases.iter().enumerate() {
                 bar.say(&case.key);
@@ -83,7 +83,7 @@ impl LabRuns<'_> {
         Ok(reports)
     }
 
-    /// The report of one run; nothing if it was late each time.
+    /// The report of one run, or `None` if every attempt was late.
     fn run(&mut self, scenario: &Scenario, seed: u64) -> Result<Option<Report>, Failure> {
         if let Some(report) = self.store.get(scenario, seed) {
             return Ok(Some(report.clone()));
@@ -101,7 +101,7 @@ impl LabRuns<'_> {
     }
 }
 
-/// Files of a run that takes place, which go when it is over.
+/// The files of a run in progress, removed when it ends.
 struct Scratch([PathBuf; 3]);
 
 impl Scratch {
@@ -114,7 +114,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         for file in &self.0 {
-            // What was never made cannot be removed.
+            // A file that was never created cannot be removed.
             let _ = fs::remove_file(file);
         }
     }
@@ -134,7 +134,7 @@ fn run_in_lab(dir: &Path, text: &str, seed: u64) -> Result<Report, Failure> {
             break status;
         }
         if interrupt::has_come() {
-            // It takes down what it has built, and that is waited for.
+            // The lab takes down what it has built: wait for that.
             end(&child);
             child.wait()?;
             return Err(Failure::Interrupted);

@@ -1,4 +1,4 @@
-//! Runs of a paper that are done, kept in a file so that they can be taken up again.
+//! Finished runs of a paper, kept in a file so that an interrupted command can resume.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -14,26 +14,26 @@ use serde::{Deserialize, Serialize};
 use crate::progress::tell;
 use crate::sweep::program_sum;
 
-/// A run that is done.
+/// A finished run, as a line of the file.
 #[derive(Serialize, Deserialize)]
 struct Line {
     /// The case, as a scenario file.
     scenario: String,
     seed: u64,
-    /// SHA-256 of the program: what another one did says nothing of this one.
+    /// SHA-256 of the program: runs of another build say nothing about this one.
     #[serde(default)]
     program: String,
     report: Report,
 }
 
-/// A run: its scenario as a file, and its seed.
+/// Identifies a run: its scenario as TOML, and its seed.
 type Run = (String, u64);
 
 fn run_of(scenario: &Scenario, seed: u64) -> Run {
     (toml::to_string(scenario).expect("a scenario can be written"), seed)
 }
 
-/// Where the runs are kept: with what is written, or else where programs keep such things.
+/// Where runs are kept: in the output folder if there is one, else in the user's cache folder.
 pub(super) fn folder(out: Option<&Path>, paper: &Paper) -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let cache = || std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
@@ -43,19 +43,18 @@ pub(super) fn folder(out: Option<&Path>, paper: &Paper) -> PathBuf {
     }
 }
 
-/// The runs that are done, and the file that they are in.
+/// The finished runs and their file.
 pub(super) struct Store {
     path: PathBuf,
     file: File,
     program: String,
     done: BTreeMap<Run, Report>,
-    /// The folders that were made for it, the innermost first.
+    /// The folders that were created for it, the innermost first.
     made: Vec<PathBuf>,
 }
 
 impl Store {
-    /// Opens a file in a folder, or makes it. Lines that are no runs of this program count for
-    /// nothing.
+    /// Opens or creates a file in a folder. Lines that are no runs of this program are ignored.
     pub(super) fn open(dir: &Path, name: &str) -> Result<Self, String> {
         let program = program_sum().map_err(|_| "cannot read this program itself")?;
         Self::open_for(dir, name, program)
@@ -63,7 +62,7 @@ impl Store {
 
     fn open_for(dir: &Path, name: &str, program: String) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot keep runs in {}: {error}", dir.display());
-        // That of the user's cache is ours, and may have been made by one that was interrupted.
+        // A folder of ours in the user's cache may have been created by an interrupted command.
         let is_ours = |dir: &Path| dir.parent().is_some_and(|above| above.ends_with("farhop"));
         let is_made = |dir: &&Path| is_ours(dir) || (!dir.exists() && dir.parent().is_some());
         let made = dir.ancestors().take_while(is_made).map(Path::to_owned).collect();
@@ -82,25 +81,25 @@ impl Store {
             }
         }
         if !is_whole {
-            // Somebody ended in the middle of a line: the next one begins anew.
+            // A command was killed while writing a line: start a new one.
             file.write_all(b"\n").map_err(fail)?;
         }
         Ok(Self { path, file, program, done, made })
     }
 
-    /// Removes it, with the folders that were made for it and have nothing else by now.
+    /// Removes the file, and the folders that were created for it if they are empty.
     fn remove(self) {
-        // Another program may have ended first.
+        // Another farhop may have removed it first.
         let _ = fs::remove_file(&self.path);
         let _ = self.made.iter().try_for_each(fs::remove_dir);
     }
 
-    /// What came of a run, if it is done.
+    /// The report of a run, if it is finished.
     pub(super) fn get(&self, scenario: &Scenario, seed: u64) -> Option<&Report> {
         self.done.get(&run_of(scenario, seed))
     }
 
-    /// Keeps what came of a run.
+    /// Adds a finished run.
     pub(super) fn add(
         &mut self,
         scenario: &Scenario,
@@ -118,25 +117,25 @@ impl Store {
     }
 }
 
-/// Runs in the simulator, which are kept until all that were wanted are done: they can be made
-/// again.
+/// Runs in the simulator, kept only until all runs that were wanted are finished: they can be
+/// repeated.
 pub(super) struct UntilDone {
-    /// Nothing once they cannot be kept, which stops nobody.
+    /// `None` if runs cannot be kept, which does not stop them.
     store: Option<Store>,
     wanted: BTreeSet<Run>,
 }
 
-/// File of the runs of the simulator.
+/// File of the simulator's runs.
 const RUNS: &str = "paper-runs.jsonl";
 
 impl UntilDone {
-    /// Those in a folder.
+    /// Opens the runs kept in a folder.
     pub(super) fn open(dir: &Path) -> Self {
         let store = Store::open(dir, RUNS).map_err(|error| warn(&error)).ok();
         Self { store, wanted: BTreeSet::new() }
     }
 
-    /// Says how many of so many runs are kept.
+    /// Tells how many of all runs are kept.
     pub(super) fn say_what_is_kept(&self, runs: usize) {
         let Some(store) = &self.store else { return };
         let done = self.wanted.iter().filter(|run| store.done.contains_key(*run)).count();
@@ -147,7 +146,7 @@ impl UntilDone {
         ));
     }
 
-    /// All that were wanted are done. The file goes, unless it has others of this program.
+    /// All wanted runs are finished. Removes the file, unless it has other runs of this program.
     pub(super) fn end(self) {
         let Some(store) = self.store else { return };
         if store.done.keys().all(|run| self.wanted.contains(run)) {
@@ -172,7 +171,7 @@ impl Kept for UntilDone {
     }
 }
 
-/// Runs that cannot be kept are made nevertheless.
+/// Reports that runs cannot be kept; they are made nevertheless.
 fn warn(error: &str) {
     tell(&format!("{error}; after Ctrl-C all begins anew"));
 }
@@ -214,7 +213,7 @@ mod tests {
         let mut runs = UntilDone::open(&dir);
         assert!(runs.get(&one, 1).is_none() && runs.get(&other, 1).is_none());
         runs.add(&one, 1, &Report { seed: 1, ..Report::default() });
-        // Ended here, and of the same runs only others are wanted next.
+        // The first command was interrupted here; the next wants only other runs.
         let mut less = UntilDone::open(&dir);
         assert!(less.get(&other, 1).is_none());
         less.end();
@@ -232,7 +231,7 @@ mod tests {
         let at = dir.join("farhop/wildnet");
         UntilDone::open(&at).end();
         let is_gone = !dir.join("farhop").exists();
-        // As if another had been interrupted.
+        // As if another command had been interrupted.
         fs::create_dir_all(&at).expect("room");
         UntilDone::open(&at).end();
         assert!(!at.exists(), "it stays where one was interrupted");

@@ -1,4 +1,4 @@
-//! `farhop proxy` and `farhop exit`: TCP programs over block transport.
+//! `farhop proxy` and `farhop exit`: carry TCP connections of other programs over block transport.
 
 use std::net::Shutdown;
 use std::num::NonZeroUsize;
@@ -16,14 +16,14 @@ use super::print_text;
 use crate::progress::tell;
 use crate::{Failure, interrupt};
 
-/// How often it is looked for Ctrl-C.
+/// How often a waiting command checks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Carries connections of TCP programs over blocks, to a node where `farhop exit` runs.
+/// Carries TCP connections of other programs over blocks to a node where `farhop exit` runs.
 ///
-/// A program finds it by SOCKS 5 (`--socks`), at a port with a fixed target (`--forward`), or
-/// without knowing of it (`--transparent`, which needs root and nftables). Names of hosts that a
-/// SOCKS client gives are looked up at the exit. A connection whose exit is gone is reset.
+/// Programs use it as a SOCKS 5 proxy (--socks), through a port with a fixed target (--forward), or
+/// without knowing of it (--transparent, which needs root and nftables). Host names that a SOCKS
+/// client sends are resolved at the exit. If the exit is gone, the connection is reset.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop proxy --exit valley --socks 1080        curl --socks5-hostname localhost:1080 URL\n  \
@@ -31,25 +31,25 @@ const TICK: Duration = Duration::from_millis(100);
     farhop proxy --exit 10.0.0.0/8=valley --exit gw --transparent\n  \
     farhop proxy --clean                           removes what a killed proxy redirected")]
 pub(crate) struct ProxyOptions {
-    /// The node whose exit is used: for all targets, or for a part of them. Names of hosts go to
-    /// that for all; without one they have no exit. May be given several times.
+    /// The node that runs the exit, for all targets or for those in PREFIX. Host names use the exit
+    /// for all targets, and have none without one. May be given several times.
     #[arg(long, value_name = "[PREFIX=]NODE", required_unless_present = "clean")]
     exit: Vec<String>,
-    /// Takes SOCKS 5 clients; at a port of this host alone unless an address is given. May be given
-    /// several times.
+    /// Accept SOCKS 5 clients at this port; from this host only, unless an address is given. May be
+    /// given several times.
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     socks: Vec<Place>,
-    /// Takes connections that all have this target. May be given several times.
+    /// Forward connections to this port to a fixed target. May be given several times.
     #[arg(long, value_name = "[ADDRESS:]PORT=HOST:PORT")]
     forward: Vec<Forward>,
-    /// Takes all TCP connections for which there is an exit, but those within farhop's own network
-    /// and this host; also those that this host passes on.
+    /// Redirect all TCP connections for which there is an exit, also those that this host routes
+    /// for others; but not those to farhop's own network or to this host.
     #[arg(long)]
     transparent: bool,
-    /// Removes what proxies redirected that were killed, and ends.
+    /// Remove the redirections that killed proxies left behind, and end.
     #[arg(long)]
     clean: bool,
-    /// Connections at one time.
+    /// Most connections at a time.
     #[arg(long, default_value = "512", value_name = "COUNT")]
     #[arg(value_parser = super::how_many, allow_negative_numbers = true)]
     limit: NonZeroUsize,
@@ -57,22 +57,23 @@ pub(crate) struct ProxyOptions {
     daemon: DaemonOptions,
 }
 
-/// Connects streams of other nodes' proxies to their targets, until it is interrupted.
+/// Connects the streams of other nodes' proxies to their targets, until it is interrupted.
 ///
-/// Without `--allow` all targets are allowed but what concerns this host or its wire alone:
-/// loopback, link-local, multicast. With it, only what it names; of those it opens none unless its
-/// prefix lies among them.
+/// Without --allow every target is allowed, except addresses that only mean something on this host
+/// or its local network: loopback, link-local, multicast. With --allow only the given targets are
+/// allowed; one of these special addresses then needs a PREFIX of its own, as a wider prefix does
+/// not include it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop exit\n  \
     farhop exit --allow 10.0.0.0/8 --allow any:443\n  \
     farhop exit --allow 127.0.0.1:8080     a server on this host alone")]
 pub(crate) struct ExitOptions {
-    /// A target that is allowed; `any` is all prefixes. Brackets divide an IPv6 prefix from its
-    /// port: `[2001:db8::1]:22`. May be given several times.
+    /// A target to allow; `any` stands for all prefixes. With a port, an IPv6 prefix is in
+    /// brackets: `[2001:db8::1]:22`. May be given several times.
     #[arg(long, value_name = "PREFIX[:PORT]")]
     allow: Vec<Allowed>,
-    /// Connections at one time.
+    /// Most connections at a time.
     #[arg(long, default_value = "512", value_name = "COUNT")]
     #[arg(value_parser = super::how_many, allow_negative_numbers = true)]
     limit: NonZeroUsize,
@@ -80,13 +81,14 @@ pub(crate) struct ExitOptions {
     daemon: DaemonOptions,
 }
 
-/// Which daemon carries the streams.
+/// Selects the daemon that carries the streams.
 #[derive(clap::Args)]
 struct DaemonOptions {
-    /// Node of the daemon, where several run here; in `farhop lab exec` it is that node.
+    /// Node of the daemon to use, if several run here; within `farhop lab exec` by default that
+    /// node.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Folder of the control socket: the daemons there, and no others.
+    /// Look for the daemon's control socket in this folder only.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }
@@ -108,7 +110,7 @@ fn failed(error: &dyn std::fmt::Display) -> Failure {
 
 pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     interrupt::watch();
-    // Before anything else can fail: what a killed proxy left leads connections nowhere.
+    // Before anything else can fail: redirections of a killed proxy lead connections nowhere.
     let removed = Redirect::clean().map_err(|error| failed(&error));
     if options.clean {
         print_text(&format!("tables of killed proxies that were removed: {}", removed?))?;
@@ -151,8 +153,8 @@ pub(crate) fn proxy(options: &ProxyOptions) -> Result<(), Failure> {
     Err(Failure::Interrupted)
 }
 
-/// Refuses exits that the daemon with this status cannot reach, ever: nodes that its scenario does
-/// not have, and its own.
+/// Refuses exits that the daemon with this status can never reach: nodes that are not in its
+/// scenario, and its own node.
 fn check_exits(exits: &Exits, status: &serde_json::Value) -> Result<(), Failure> {
     exits.nodes().try_for_each(|node| check_node(node, status))
 }
@@ -170,7 +172,7 @@ fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redi
     let redirect = Redirect::install(port, prefixes.as_deref(), &own);
     let redirect = redirect.map_err(|error| failed(&error))?;
     print_text(&format!("TCP is redirected to port {port}"))?;
-    // A place in the world stands for all of it.
+    // One public address (TEST-NET-1) stands for all of them.
     let world = || vec![("192.0.2.1".parse::<Prefix>().expect("an address"), "default".to_owned())];
     let named = |all: Vec<Prefix>| all.into_iter().map(|it| (it, it.to_string())).collect();
     for (prefix, name) in prefixes.map_or_else(world, named) {
@@ -185,7 +187,7 @@ fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redi
     Ok(redirect)
 }
 
-/// The network of farhop itself: it has routes, and needs no proxy.
+/// The prefixes of farhop's own network: it has routes, and needs no proxy.
 fn own_network(options: &ProxyOptions) -> Result<Vec<Prefix>, Failure> {
     let status = statuses(options.daemon.wanted())?;
     let addresses = status.first().map(|status| status["addresses"].clone()).unwrap_or_default();
@@ -213,7 +215,7 @@ pub(crate) fn exit(options: &ExitOptions) -> Result<(), Failure> {
         while !interrupt::has_come() && !serving.is_finished() {
             thread::sleep(TICK);
         }
-        // It waits for the daemon, and may wait for ever.
+        // The exit may wait for the daemon for ever: end that.
         let _ = handle.shutdown(Shutdown::Both);
         let _ = serving.join();
         exit = again(&daemon, &rules, options.limit.get());
@@ -221,7 +223,7 @@ pub(crate) fn exit(options: &ExitOptions) -> Result<(), Failure> {
     Err(Failure::Interrupted)
 }
 
-/// The exit at a daemon that began anew; nothing if somebody wants an end first.
+/// Opens the exit again at a restarted daemon; `None` if an interruption comes first.
 fn again(daemon: &Daemon, rules: &Rules, limit: usize) -> Option<Exit> {
     while !interrupt::has_come() {
         if let Ok(exit) = Exit::open(daemon, rules.clone(), limit) {

@@ -1,8 +1,9 @@
-//! `farhop receive`: files that came for this node, into a folder.
+//! `farhop receive`: fetches files that arrived for this node into a folder.
 //!
-//! A file is told of and counted once, as soon as it is in the folder, by whoever put it there.
-//! Until the daemon has written down that it was fetched no other command takes it; what is left to
-//! do where one is killed the next one does, and does not tell of it (`fetch`).
+//! Each file is reported and counted once, as soon as it is in the folder, by the command that put
+//! it there. Until the daemon has recorded on disk that the file was fetched, no other command
+//! takes it. If a command is killed, the next one finishes its work without reporting the file
+//! again (see `fetch`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,27 +23,28 @@ use super::{has_reader, is_printed};
 use crate::progress::Bar;
 use crate::{Failure, interrupt};
 
-/// After so long it is tried again to put a file into the folder.
+/// Least time before another attempt to put a file into the folder.
 const AGAIN: Duration = Duration::from_secs(10);
-/// And so many times as long as that took: most of the time is for files that can be fetched.
+/// That time as a multiple of how long the last attempt took, if this is longer: most of the time
+/// is for files that can be fetched.
 const SHARE: u32 = 4;
-/// After so long its user is told what it waits for.
+/// After this time the user is told what the command waits for.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Fetches the files that came for this node into a folder, until it is interrupted or nobody
-/// reads any more what it prints.
+/// Fetches the files that arrived for this node into a folder, until it is interrupted or nobody
+/// reads its output any more.
 ///
-/// A file that is there under the same name with other bytes is kept: the new one gets a number.
-/// What cannot be put into the folder, because that is full for example, is tried again.
+/// An existing file with the same name and other contents is kept, and the new file gets a number.
+/// A file that cannot be put into the folder, for example because the disk is full, is tried again.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop receive                       into this folder\n  \
     farhop receive /srv/maps --count 1   ends after one file")]
 pub(crate) struct ReceiveOptions {
-    /// The folder; made if it is not there.
+    /// The folder; it is created if it does not exist.
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Ends after so many files, or with an error if one cannot be put into the folder.
+    /// End after this many files, or with an error if one cannot be put into the folder.
     #[arg(long, value_name = "N", value_parser = super::how_many, allow_negative_numbers = true)]
     count: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -69,32 +71,32 @@ pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
     outcome
 }
 
-/// A command at work.
+/// A running command.
 struct Receiving<'a> {
     daemon: Daemon,
     dir: &'a Path,
     bar: &'a Bar,
-    /// How many files more it fetches.
+    /// How many files are still to be fetched.
     left: usize,
-    /// Whether what it tells is read.
+    /// Whether somebody still reads the output.
     is_read: bool,
-    /// Files that could not be put into the folder.
+    /// Files that could not be put into the folder, by id.
     unplaced: BTreeMap<String, Unplaced>,
-    /// Whether what killed commands left there is removed.
+    /// Whether the leftovers of killed commands were removed from the folder.
     is_clean: bool,
 }
 
 /// A file that could not be put into the folder.
 struct Unplaced {
-    /// What was told of it.
+    /// The reason, as it was reported.
     why: String,
-    /// When it is tried again.
+    /// When to try again.
     due: Instant,
 }
 
 impl Receiving<'_> {
-    /// Fetches what is there and what comes. Where so many files are wanted, one that cannot be
-    /// fetched ends it.
+    /// Fetches the files that are there and those that arrive. With `--count`, a file that cannot
+    /// be fetched ends the command.
     fn run(&mut self, is_counted: bool) -> Result<(), Failure> {
         while self.goes_on() {
             let problem = self.look()?;
@@ -111,19 +113,20 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    /// Whether more is wanted, and somebody is there to be told of it.
+    /// Whether more files are wanted, and somebody still reads the output.
     fn goes_on(&self) -> bool {
         self.left > 0 && self.is_read && has_reader()
     }
 
-    /// Fetches what is there now. Returns what could not be fetched, and why.
+    /// Fetches the files that are there now. Returns the problem to report if one cannot be
+    /// fetched.
     fn look(&mut self) -> Result<Option<String>, Failure> {
         let Some(FilesStatus { node, incoming, .. }) = self.daemon.files() else {
             return Ok(None);
         };
         if !self.is_clean {
             self.is_clean = true;
-            // What cannot be removed is in nobody's way.
+            // Leftovers that cannot be removed do no harm.
             if let Err(error) = remove_strays(self.dir, node, &incoming) {
                 self.bar.line(&format!("parts may be left in {}: {error}", self.dir.display()));
             }
@@ -138,7 +141,7 @@ impl Receiving<'_> {
                         problem = Some(new);
                     }
                 }
-                // Its length comes at its end.
+                // The length of a stream is known only at its end.
                 State::Moving if info.streamed => {
                     let received = counted(received, "byte");
                     self.bar.say(&format!("{} from {from}, {received}", info.name));
@@ -153,8 +156,9 @@ impl Receiving<'_> {
         Ok(problem)
     }
 
-    /// Fetches a file of a node. Returns what is to be told if that cannot be: others need not wait
-    /// for it, it stays with the daemon and is tried again later. Nothing is told twice.
+    /// Fetches one file for a node. Returns the problem if that fails and it was not reported
+    /// before; the file stays with the daemon and is tried again later, and other files do not wait
+    /// for it.
     fn take(&mut self, node: u16, file: &IncomingStatus) -> Result<Option<String>, Failure> {
         let id = &file.id;
         let begun = Instant::now();
@@ -183,8 +187,8 @@ impl Receiving<'_> {
         Ok(None)
     }
 
-    /// Tells of a file that is in the folder, first its user and then the daemon: one that no user
-    /// is told of is still to be fetched.
+    /// Reports a file that is in the folder: first to the user, then to the daemon. If the user
+    /// cannot be told, the file stays to be fetched.
     fn tell(&mut self, file: &IncomingStatus, placed: Placed) -> Result<io::Result<()>, Failure> {
         if let Err(error) = placed.sync() {
             return Ok(Err(error));
@@ -204,11 +208,11 @@ impl Receiving<'_> {
         Ok(Ok(()))
     }
 
-    /// Tells the daemon that a file was fetched, until it has written that down: if it begins anew
-    /// before, it knows nothing of it.
+    /// Tells the daemon that a file was fetched, until the daemon has recorded that on disk: if it
+    /// restarts before, it has forgotten it.
     ///
-    /// Fails if it is interrupted and that takes long, or the daemon does not answer: then the next
-    /// command does what is left.
+    /// Fails if interrupted while the daemon does not answer, or takes longer than `LONG`; the next
+    /// command then finishes the work.
     fn confirm(&self, id: &str) -> Result<(), Failure> {
         let mut patience = SOON;
         let begun = Instant::now();
@@ -218,9 +222,9 @@ impl Receiving<'_> {
             }
             match self.daemon.ask(Request::Fetched { id: id.to_owned() }) {
                 Ok(Told { is_kept: true }) => return Ok(()),
-                // Somebody has dropped it.
+                // Somebody has dropped the file.
                 Err(_) if self.waits(id) == Some(false) => return Ok(()),
-                // It writes: that is soon done.
+                // The daemon is writing, which does not take long.
                 Ok(_) if begun.elapsed() < LONG => thread::sleep(patience),
                 _ if interrupt::has_come() => return Err(Failure::Interrupted),
                 _ => thread::sleep(patience),
@@ -229,17 +233,17 @@ impl Receiving<'_> {
         }
     }
 
-    /// Whether the daemon still has the file; nothing while it is not there.
+    /// Whether the daemon still has the file; `None` while the daemon does not answer.
     fn waits(&self, id: &str) -> Option<bool> {
         let is_it = |file: &IncomingStatus| file.id == id && file.state == State::Done;
         Some(self.daemon.files()?.incoming.iter().any(is_it))
     }
 }
 
-/// What a daemon answers to that.
+/// A daemon's answer to `Request::Fetched`.
 #[derive(serde::Deserialize)]
 struct Told {
-    /// Whether it is written down. Daemons before did not say.
+    /// Whether this is recorded on disk. Older daemons did not say.
     #[serde(default = "said_nothing")]
     is_kept: bool,
 }

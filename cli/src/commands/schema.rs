@@ -1,11 +1,11 @@
-//! `farhop schema`: what a scenario file may say, for editors.
+//! `farhop schema`: the JSON Schema of scenario files, for editors.
 
 use farhop_proto::stack::Scenario;
 
 use super::print_json;
 use crate::Failure;
 
-/// Prints the JSON Schema of scenario files.
+/// Prints the JSON Schema of scenario files: every key, with its type and meaning.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop schema > farhop.schema.json\n  \

@@ -1,4 +1,4 @@
-//! `farhop sim`: a scenario in virtual time.
+//! `farhop sim`: runs a scenario in virtual time.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -15,8 +15,8 @@ use crate::{Failure, interrupt, load, report, sweep};
 
 /// Runs a scenario in virtual time, with the simulator's own TCP.
 ///
-/// Interrupted, it leaves no report. What --pcap, --trace and --losses have of the run until then
-/// is kept, and so are the finished runs of a sweep, whose page then says how many are missing.
+/// An interrupted run leaves no report. What --pcap, --trace and --losses recorded until then is
+/// kept, and so are the finished runs of a sweep, whose page then says how many are missing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop sim scenarios/demo.toml\n  \
@@ -30,32 +30,32 @@ pub(crate) struct Options {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
-    /// Write report.json, report.html, flows.svg and Parquet tables into this folder; of a sweep
-    /// runs.jsonl, report.html, sweep.svg and the tables. A sweep keeps its finished runs there,
-    /// and goes on from them when the same program is started again.
+    /// Write report.json, report.html, flows.svg and Parquet tables into this folder; for a sweep
+    /// runs.jsonl, report.html, sweep.svg and the tables. A sweep keeps its finished runs there:
+    /// the same command continues with the others, if the program is the same.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Seed in place of the scenario's.
+    /// Seed to use instead of the scenario's.
     #[arg(long, value_parser = super::seed, allow_negative_numbers = true)]
     seed: Option<u64>,
-    /// Write what the radios of a node hear and send, as pcapng with radiotap headers. Frames that
-    /// failed their check are marked; those that no radio noticed are not in it.
+    /// Write the frames that a node's radios send and receive to a pcapng file, with radiotap
+    /// headers. Frames with a wrong checksum are marked; frames that no radio detected are missing.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// The node to capture at; the first if it is not given.
+    /// The node to capture at; by default the first in the scenario.
     #[arg(long, value_name = "NODE", requires = "pcap")]
     at: Option<String>,
-    /// Write every transmission, and what the layers of the nodes decide, as JSON lines.
+    /// Write every transmission, and the decisions of the nodes' layers, as JSON lines.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Write what the losses of the links made of their frames, for a loss of `kind = "trace"`.
-    /// What collides, and what a fault takes, is not in it: that comes anew when it is played back.
+    /// Record which frames the links lost, for playback as a loss of `kind = "trace"`. Collisions
+    /// and faults are not recorded: they happen anew when it is played back.
     #[arg(long, value_name = "FILE")]
     losses: Option<PathBuf>,
-    /// Runs of a sweep at a time; as many as there are cores if it is not given.
+    /// Runs of a sweep in parallel; by default one for each core.
     #[arg(long, value_name = "N", value_parser = super::how_many, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
-    /// Begin a sweep anew, whatever its folder holds.
+    /// Begin a sweep anew, dropping the runs in its folder.
     #[arg(long, requires = "out")]
     fresh: bool,
     /// Start a sweep without asking, however many runs it has.
@@ -63,20 +63,20 @@ pub(crate) struct Options {
     yes: bool,
 }
 
-/// A file that the run itself writes.
+/// A file that is written during the run.
 struct Output<'a> {
     path: &'a Path,
     file: NewFile,
-    /// Why it cannot be written, which formats on the way here do not pass on.
+    /// The first error in writing it, because the formats in between lose its text.
     trouble: RefCell<Option<String>>,
 }
 
 impl<'a> Output<'a> {
-    /// Begins the file of an option, before anything runs.
+    /// Creates the file of an option, before anything runs.
     fn create(option: &str, path: Option<&'a PathBuf>) -> Result<Option<Self>, Failure> {
         let Some(path) = path else { return Ok(None) };
         if path == Path::new("-") {
-            // Standard output has the report.
+            // Standard output is for the report.
             let wrong = format!("{option} - is not standard output");
             let right = format!("{option} takes a file; {option} ./- would be one of that name");
             return Err(Failure::Input(miette::miette!("{wrong}: {right}")));
@@ -89,7 +89,7 @@ impl<'a> Output<'a> {
         Ok(Some(Self { path, file, trouble: RefCell::new(None) }))
     }
 
-    /// Begins the files of all options that a run writes while it lasts: --pcap, --trace, --losses.
+    /// Creates the files that are written during a run: --pcap, --trace and --losses.
     fn all(options: &'a Options) -> Result<[Option<Self>; 3], Failure> {
         let wanted =
             [("--pcap", &options.pcap), ("--trace", &options.trace), ("--losses", &options.losses)];
@@ -100,7 +100,7 @@ impl<'a> Output<'a> {
             if let (Some(output), Some(here)) = (&next, place(&next))
                 && let Some(other) = begun.iter().position(|it| place(it).as_ref() == Some(&here))
             {
-                // Of both only what is kept last would be left.
+                // Only the one that is renamed last would be left.
                 let (path, (other, _)) = (output.path.display(), wanted[other]);
                 let wrong = format!("{other} and {option} are both to write {path}");
                 return Err(Failure::Input(miette::miette!("{wrong}: give each its own file")));
@@ -187,7 +187,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             kept.and(printed)
         }
         Err(RunError::Interrupted) => {
-            // What went on air until then is as true as all of it.
+            // What was recorded until the interruption is valid.
             let (reached, all) = (reached.get(), scenario.duration_s);
             keep(outputs, &format!(": the first {reached:.1} s of {all} s"))?;
             Err(Failure::Interrupted)
@@ -199,8 +199,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Gives files their names, and says where they are and what of the run they have. One that cannot
-/// have its name keeps no other from it.
+/// Gives the files their names and reports their paths, with `what` behind each. If one cannot get
+/// its name, the others still get theirs.
 fn keep<'a>(outputs: impl Iterator<Item = Output<'a>>, what: &str) -> Result<(), Failure> {
     let mut first = None;
     for Output { path, file, .. } in outputs {
@@ -211,7 +211,7 @@ fn keep<'a>(outputs: impl Iterator<Item = Output<'a>>, what: &str) -> Result<(),
                 let trouble = format!("cannot write {path}: {error}");
                 match &first {
                     None => first = Some(trouble),
-                    // It says where its bytes are.
+                    // The message says where the data is.
                     Some(_) => tell(&format!("farhop: {trouble}")),
                 }
             }
@@ -220,7 +220,7 @@ fn keep<'a>(outputs: impl Iterator<Item = Output<'a>>, what: &str) -> Result<(),
     first.map_or(Ok(()), |trouble| Err(Failure::Failed(trouble)))
 }
 
-/// Fails if the report would take the place of the scenario.
+/// Fails if the report would overwrite the scenario.
 fn refuse_own_folder(options: &Options) -> Result<(), Failure> {
     let (Some(dir), Ok(file)) = (&options.out, fs::canonicalize(&options.file)) else {
         return Ok(());
@@ -233,7 +233,7 @@ fn refuse_own_folder(options: &Options) -> Result<(), Failure> {
     Err(Failure::Input(miette::miette!("{wrong}: give --out another folder")))
 }
 
-/// Fails if an option would do nothing, since there is one run.
+/// Fails if an option for sweeps is given for a scenario without one.
 fn refuse_for_sweeps(options: &Options) -> Result<(), Failure> {
     let given =
         [("--jobs", options.jobs.is_some()), ("--fresh", options.fresh), ("--yes", options.yes)];

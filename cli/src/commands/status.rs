@@ -19,12 +19,13 @@ use super::daemons::{Wanted, is_of_one, statuses, tell_of_dead};
 use super::{Terminal, has_reader, print_json, print_text, terminal};
 use crate::{Failure, interrupt};
 
-/// Clears a terminal and goes to its first line.
+/// Clears a terminal and moves to its first line.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Shows what running daemons are doing: all of this host, those of labs included.
+/// Shows the state of running daemons: all on this host, labs included.
 ///
-/// In `farhop lab exec` it shows that of its node, with --lab and --runtime-dir those there.
+/// Within `farhop lab exec` it shows the daemon of that node; with --lab or --runtime-dir those
+/// selected by them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop status\n  \
@@ -32,21 +33,21 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
     farhop status --lab demo\n  \
     farhop status --watch")]
 pub(crate) struct Options {
-    /// Only this node.
+    /// Show only this node.
     node: Option<String>,
-    /// The same, as other commands have it.
+    /// The same as an option, like in other commands.
     #[arg(long = "node", value_name = "NODE", hide = true, conflicts_with = "node")]
     named: Option<String>,
-    /// Print it as JSON: one object for a node, also for that of `lab exec`, else a list.
+    /// Print JSON: one object if a single node is selected (also by `lab exec`), else a list.
     #[arg(long)]
     json: bool,
-    /// Print it again every second until it is interrupted.
+    /// Print the state again every second until interrupted.
     #[arg(long)]
     watch: bool,
-    /// Only the nodes of this lab, by its id or the name of its scenario.
+    /// Show only the nodes of this lab, given by its id or its scenario's name.
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
-    /// Folder of control sockets: the daemons there, and no others.
+    /// Look for control sockets in this folder only.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }
@@ -91,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// All of them, for people; rates are those since earlier ones, or else since the start.
+/// All statuses as text, with rates since the `before` statuses, or else since the start.
 pub(super) fn describe_all(statuses: &[Value], before: &[Value]) -> String {
     let earlier = |status: &Value| before.iter().find(|earlier| earlier["pid"] == status["pid"]);
     let texts: Vec<String> =
@@ -99,7 +100,7 @@ pub(super) fn describe_all(statuses: &[Value], before: &[Value]) -> String {
     texts.join("\n")
 }
 
-/// A status, for people; rates are those since an earlier one, or else since the start.
+/// A status as text, with rates since an earlier one, or else since the start.
 fn describe(status: &Value, earlier: Option<&Value>) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -158,7 +159,7 @@ fn describe(status: &Value, earlier: Option<&Value>) -> String {
     out + &describe_wakeups(&status["wakeups"])
 }
 
-/// The frames that a device did not take, and what to do as long as it would not take them now.
+/// The frames that a device rejected as too long, and what to do if it would still reject them.
 fn describe_too_long(device: &Value) -> String {
     let number = |value: &Value| value.as_u64().unwrap_or(0) as usize;
     let sent = &device["sent"];
@@ -178,7 +179,7 @@ fn describe_too_long(device: &Value) -> String {
     )
 }
 
-/// What the host offered or was offered and was not carried.
+/// Packets from or to the host that were dropped.
 fn describe_flows(flows: &Value) -> String {
     let kinds = [
         ("queue_full", "beyond the room of the link"),
@@ -194,7 +195,7 @@ fn describe_flows(flows: &Value) -> String {
     format!("    packets dropped: {}\n", dropped.join(", "))
 }
 
-/// What is wrong with blocks, if anything is.
+/// What is wrong with block transport, if anything.
 fn describe_blocks(blocks: &Value) -> String {
     let Some(trouble) = blocks["trouble"].as_str() else { return String::new() };
     match blocks["are_carried"].as_bool() {
@@ -205,7 +206,7 @@ fn describe_blocks(blocks: &Value) -> String {
     }
 }
 
-/// Sockets of programs, if there are some or were.
+/// Sockets of programs, if there are or were any.
 fn describe_sockets(sockets: &Value) -> String {
     let count = |key: &str| sockets[key].as_array().map_or(0, Vec::len);
     let services: Vec<&str> =
@@ -230,7 +231,7 @@ fn describe_sockets(sockets: &Value) -> String {
     out
 }
 
-/// Who is heard and where traffic goes, where routes are found and not given.
+/// Neighbours and routes, if a routing protocol finds them; in any case its drops.
 fn describe_routing(status: &Value) -> String {
     let routing = &status["stack"]["routing"];
     let kind = routing["kind"].as_str().unwrap_or("?");
@@ -276,7 +277,7 @@ fn describe_routing(status: &Value) -> String {
     out + &describe_foreign(routing)
 }
 
-/// Where packets were to go that a neighbour with another network sent.
+/// The destination of packets that came from a neighbour with another network.
 fn describe_foreign(routing: &Value) -> String {
     let Some(to) = routing["foreign"].as_str() else { return String::new() };
     format!("  PACKETS FOR {to} came from a neighbour: no node has such an address here\n")
@@ -291,7 +292,7 @@ fn describe_wakeups(wakeups: &Value) -> String {
     )
 }
 
-/// How frames are protected, and what is known of each neighbour's key.
+/// How frames are protected, and the state of each neighbour's key.
 fn describe_security(status: &Value) -> String {
     let security = &status["stack"]["security"];
     let mode = match security["mode"].as_str() {
@@ -344,16 +345,16 @@ fn describe_security(status: &Value) -> String {
     out
 }
 
-/// The neighbours whose security is another.
+/// The neighbours whose security settings differ.
 fn describe_differing(status: &Value) -> String {
     let all = status["differing"].as_object().into_iter().flatten();
-    // A daemon of another version may know more of them.
+    // A daemon of another version may report differences unknown here.
     let all = all.filter_map(|(name, how)| Some((name, Difference::deserialize(how).ok()?)));
     all.map(|(name, how)| format!("  NOT HEARD: {name} {}\n", how.words())).collect()
 }
 
-/// What to do about frames that come in this node's own name: nodes are numbered as they stand in
-/// the file.
+/// What to do about frames sent in this node's own name. Nodes are numbered in the order of the
+/// scenario file.
 fn describe_own_name(dropped: &Value) -> &'static str {
     match dropped["own-name"].as_u64() {
         None | Some(0) => "",
@@ -364,7 +365,7 @@ fn describe_own_name(dropped: &Value) -> &'static str {
     }
 }
 
-/// A line with the counters that are not zero.
+/// A line with the counters that are not zero, or nothing.
 fn list(out: &mut String, what: &str, counters: &Value) {
     let counters = counters.as_object().into_iter().flatten();
     let counted: Vec<String> = counters
@@ -500,7 +501,7 @@ mod tests {
         assert!(said.contains("valley: DOWN, never heard"), "{said}");
         status["stack"]["link"]["neighbours"][0]["loss"] = tried;
         status["stack"]["link"]["kind"] = json!("wild");
-        // One that is out of step is heard, and its signal is what an antenna is turned by.
+        // A neighbour out of step is heard, and its signal is needed to align an antenna.
         let neighbour = &mut status["stack"]["link"]["neighbours"][0];
         neighbour["heard_ago_ns"] = json!(20_000_000);
         neighbour["signal_dbm"] = json!(-71.5);

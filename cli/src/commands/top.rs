@@ -1,4 +1,4 @@
-//! `farhop top`: what running daemons are doing, live.
+//! `farhop top`: the state of running daemons, live.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::num::NonZeroUsize;
@@ -17,19 +17,19 @@ use super::status::describe_all;
 use super::{Terminal, print_text, terminal};
 use crate::{Failure, interrupt};
 
-/// Time between two looks.
+/// Time between two updates.
 const EVERY: Duration = Duration::from_secs(1);
-/// Time within which a key and a new size of the terminal are seen.
+/// Longest wait for a key, after which interruptions and the size of the terminal are checked.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// What stands in the last line, and what of it before how many lines are below where that leaves
-/// no room for both.
+/// The help in the last line: in full, and short for when the number of lines below does not fit
+/// beside it.
 const HELP: [&str; 2] = ["q: quit   up, down: scroll", "q: quit"];
 
-/// Shows what running daemons are doing, every second: all of this host, those of labs included.
+/// Shows the state of running daemons every second: all on this host, labs included.
 ///
-/// In `farhop lab exec` it shows that of its node, with --lab and --runtime-dir those there.
-/// In a terminal it fills the screen until `q` is pressed; elsewhere it prints one block and ends.
-/// A terminal without a screen (TERM=dumb) is refused.
+/// Within `farhop lab exec` it shows the daemon of that node; with --lab or --runtime-dir those
+/// selected by them. In a terminal it fills the screen until `q` is pressed; elsewhere it prints
+/// the state once, or --count times, and ends. A terminal without a screen (TERM=dumb) is refused.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop top\n  \
@@ -37,18 +37,18 @@ const HELP: [&str; 2] = ["q: quit   up, down: scroll", "q: quit"];
     farhop top --lab demo\n  \
     farhop top --count 10 > log.txt")]
 pub(crate) struct Options {
-    /// Only this node.
+    /// Show only this node.
     node: Option<String>,
-    /// The same, as other commands have it.
+    /// The same as an option, like in other commands.
     #[arg(long = "node", value_name = "NODE", hide = true, conflicts_with = "node")]
     named: Option<String>,
-    /// Only the nodes of this lab, by its id or the name of its scenario.
+    /// Show only the nodes of this lab, given by its id or its scenario's name.
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
-    /// Ends after so many looks; without it at `q`, or after one where there is no terminal.
+    /// End after this many updates; by default at `q`, or after one where there is no terminal.
     #[arg(long, value_name = "N", value_parser = super::how_many, allow_negative_numbers = true)]
     count: Option<NonZeroUsize>,
-    /// Folder of control sockets: the daemons there, and no others.
+    /// Look for control sockets in this folder only.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }
@@ -98,7 +98,7 @@ fn print_blocks(options: &Options) -> Result<(), Failure> {
 }
 
 fn run_live(options: &Options) -> Result<(), Failure> {
-    // Before the screen is taken, so that an error stands where it is looked for.
+    // Before the screen is taken over, so that an error is printed where the user sees it.
     let mut before = statuses(options.wanted())?;
     let mut text = describe_all(&before, &[]);
     let mut screen = Screen::open()?;
@@ -128,24 +128,24 @@ fn run_live(options: &Options) -> Result<(), Failure> {
                 before = now;
                 text
             }
-            // A daemon that is restarted is soon back.
+            // A daemon that restarts is soon back.
             Err(Failure::Failed(what)) => what,
             Err(other) => return Err(other),
         };
     }
 }
 
-/// What somebody wants.
+/// What the user asks for with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Quit,
-    /// So many lines down.
+    /// Scroll down by this many lines.
     Scroll(isize),
 }
 
 impl Key {
-    /// The key that sends these bytes; control characters are keys here, because the terminal is
-    /// raw.
+    /// The key that sends these bytes. Ctrl-C and Ctrl-D arrive as bytes, because the terminal is
+    /// in raw mode.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [b'q' | b'Q' | 0x03 | 0x04, ..] => Some(Self::Quit),
@@ -158,7 +158,7 @@ impl Key {
     }
 }
 
-/// The terminal, as long as it is ours; it is given back as it was.
+/// The terminal while this command uses it; dropping it restores the terminal.
 struct Screen {
     /// The first line that is shown.
     first: usize,
@@ -169,13 +169,13 @@ struct Screen {
 impl Screen {
     fn open() -> io::Result<Self> {
         terminal::enable_raw_mode()?;
-        // From here on it is given back, whatever happens.
+        // From here on dropping it restores the terminal.
         let screen = Self { first: 0, shown: String::new(), size: (0, 0) };
         execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
         Ok(screen)
     }
 
-    /// Shows what fits of a text, if that differs from what is there.
+    /// Shows the part of a text that fits, if it differs from what is on the screen.
     fn draw(&mut self, text: &str) -> io::Result<()> {
         let size = terminal::size()?;
         let (width, height) = (usize::from(size.0), usize::from(size.1));
@@ -198,7 +198,7 @@ impl Screen {
         out.flush()
     }
 
-    /// Waits a moment for a key.
+    /// Waits up to `PATIENCE` for a key.
     fn read_key(&self) -> io::Result<Option<Key>> {
         let stdin = io::stdin();
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
@@ -218,13 +218,13 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nobody is left to tell about a terminal that is gone.
+        // The terminal may be gone: then there is nobody to tell.
         let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }
 }
 
-/// The lines of a text that fit into a terminal, filled up with empty ones, and a line of help.
+/// The lines of a text that fit into a terminal, padded with empty ones, and a line of help.
 struct View {
     lines: Vec<String>,
     /// The first line that is shown.
@@ -253,8 +253,8 @@ impl View {
     }
 }
 
-/// A line in pieces that fit into a terminal, broken between words; what follows stands further in.
-/// A word alone that does not fit is cut.
+/// A line wrapped between words to fit a terminal, with continuation lines indented further. A
+/// single word that does not fit is cut.
 fn wrapped(line: &str, width: usize) -> Vec<String> {
     let own = line.len() - line.trim_start().len();
     let indent = |columns: usize| " ".repeat(columns.min(width / 2));

@@ -12,19 +12,19 @@ use farhop_run::keys::{KeysStatus, NodeKeys, Store};
 use crate::progress::tell;
 use crate::{Failure, load};
 
-/// What is said of security that only authenticates.
+/// What users are told of a security mode that only authenticates.
 pub(crate) const READABLE: &str =
     "frames are authenticated, but whoever is in range can READ every frame (authenticate-only)";
 
-/// What is said of a shared key that nothing uses.
+/// What users are told of a shared key that has no effect.
 pub(crate) const IDLE_PSK: &str =
     "the `psk` does NOTHING where security is off: take `mode = \"off\"` out, or the psk";
 
 /// Runs the daemon of one node of a scenario until it is stopped.
 ///
-/// Needs the right to make a TUN interface and, except for `udp` devices, to open raw sockets. The
-/// node's key is made on its first start; frames are encrypted, and heard from nodes alone whose
-/// keys the scenario names or `farhop keys trust` was told.
+/// Needs the right to create a TUN interface and, except for `udp` devices, to open raw sockets.
+/// The first start creates the node's key. Frames are encrypted, and accepted only from nodes whose
+/// keys are in the scenario or were trusted with `farhop keys trust`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     farhop up scenarios/up-udp.toml --node left\n  \
@@ -37,25 +37,26 @@ others in it: what is kept here for or from a node that has another place then i
 pub(crate) struct Options {
     /// The scenario.
     file: PathBuf,
-    /// The node that this host is.
+    /// The node of the scenario that this host is.
     #[arg(long)]
     node: String,
     /// Name of the TUN interface.
     #[arg(long, default_value = farhop_run::device::tun::NAME, value_parser = interface)]
     tun: String,
-    /// Folder of the keys: else /etc/farhop for root, or ~/.config/farhop.
+    /// Folder of the keys; by default /etc/farhop for root, else ~/.config/farhop.
     #[arg(long, value_name = "DIR")]
     keys: Option<PathBuf>,
-    /// Folder of blocks and files on their way: else /var/lib/farhop for root, or
+    /// Folder of blocks and files in transit; by default /var/lib/farhop for root, else
     /// ~/.local/state/farhop.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Folder for the control socket.
+    /// Folder for the control socket; by default /run/farhop for root, else
+    /// $XDG_RUNTIME_DIR/farhop.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }
 
-/// Reads the name of an interface.
+/// Parses the name of an interface.
 fn interface(text: &str) -> Result<String, String> {
     check_name(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
@@ -63,7 +64,7 @@ fn interface(text: &str) -> Result<String, String> {
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let loaded = load::load_to_run(&options.file)?;
     let scenario = &loaded.scenario;
-    // Sockets do not disturb each other.
+    // Unlike radios, UDP sockets do not disturb each other.
     let is_socket = |device: &DeviceConfig| matches!(device, DeviceConfig::Udp { .. });
     let only = load::simulated_only(scenario, |node| {
         node.all_devices().next().is_some() && node.all_devices().all(is_socket)
@@ -77,14 +78,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     daemon.is_service = true;
     daemon.tun.clone_from(&options.tun);
     daemon.runtime_dir.clone_from(&options.runtime_dir);
-    // Whoever asks the daemon where it keeps things stands elsewhere.
+    // Absolute, because clients that ask the daemon for it have other working directories.
     let state = std::path::absolute(options.state.clone().unwrap_or_else(state_dir));
     let told = |error| Failure::Failed(format!("--state: {error}"));
     daemon.state_dir = Some(state.map_err(told)?);
     Ok(daemon::run(daemon)?)
 }
 
-/// The keys of this node, and what its user should know of them.
+/// The keys of this node. Tells the user what to know about them and about the security mode.
 fn security(
     options: &Options,
     scenario: &Scenario,
@@ -117,7 +118,7 @@ fn security(
     Ok(Some(Security { config, identity, keys }))
 }
 
-/// What is to be done so that this node and its neighbours hear each other.
+/// What the user must do so that this node and its neighbours accept each other's frames.
 fn advice(status: &KeysStatus, options: &Options) -> Vec<String> {
     let mut lines = Vec::new();
     let folder = options.keys.as_ref().map(|dir| format!(" --keys {}", dir.display()));

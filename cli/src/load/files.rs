@@ -1,4 +1,4 @@
-//! The files that a scenario names, which stand beside it.
+//! The files that a scenario names, relative to its folder.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt as _;
@@ -8,11 +8,11 @@ use std::{fs, io};
 
 use farhop_run::files::sum_bytes;
 
-/// What some programs begin a text with (U+FEFF).
+/// The byte order mark with which some programs begin a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// What the files of a folder hold that scenarios name. Each is read once, so that all runs of a
-/// sweep see the same.
+/// The contents of files that a scenario names, relative to a folder. Each file is read only once,
+/// so that all runs of a sweep see the same.
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
@@ -20,24 +20,24 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Those of a folder, none of which is read yet.
+    /// The files of a folder; none is read yet.
     pub(crate) fn of(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), texts: Mutex::default() }
     }
 
-    /// Where a file is.
+    /// The path of a file.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// What a file holds, or why it cannot be read.
+    /// The content of a file, or why it cannot be read.
     pub(super) fn text(&self, name: &str) -> Result<Arc<str>, String> {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let read = || read_text(&self.path(name)).map(Arc::from).map_err(|error| error.to_string());
         texts.entry(name.to_owned()).or_insert_with(read).clone()
     }
 
-    /// SHA-256 of each that was read, by its name.
+    /// SHA-256 of each file that was read, by its name.
     pub(crate) fn sums(&self) -> BTreeMap<String, String> {
         let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         let read = texts.iter().filter_map(|(name, text)| Some((name, text.as_ref().ok()?)));
@@ -45,9 +45,9 @@ impl Files {
     }
 }
 
-/// Reads a text, without the mark with which some programs begin one.
+/// Reads a text file, without a byte order mark.
 pub(super) fn read_text(path: &Path) -> io::Result<String> {
-    // It may never end.
+    // Reading a device may never end.
     if fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device()) {
         return Err(io::Error::other("it is a device"));
     }

@@ -1,10 +1,9 @@
-//! Reads a document into a scenario, and goes on past what cannot be read, so that one look finds
-//! all of it.
+//! Reads a document into a scenario, continuing after errors, so that all are found at once.
 //!
-//! The parser stops at the first thing that does not fit. It is noted and taken out of the
-//! document, and the rest is read again. Settings that are chosen by a `kind` are buffered by
-//! serde, which loses their places: there the culprit is the key without which the complaint is
-//! another one.
+//! The parser stops at the first error. It is noted, its cause is removed from the document, and
+//! the rest is read again. Settings that are chosen by a `kind` are buffered by serde, which loses
+//! their places: there the cause is found by trying which key or element, when removed, changes the
+//! error.
 
 use std::ops::Range;
 
@@ -16,15 +15,15 @@ use toml::de::{DeArray, DeString, DeTable, DeValue, Deserializer, Error};
 
 mod shape;
 
-/// Complaints after which a document is not read any further, and the most that are told of: what
-/// is wrong at one of many nodes is so at each.
+/// Most errors that are collected and reported: what is wrong at one of many nodes is often wrong
+/// at each.
 pub(super) const COMPLAINTS: usize = 20;
-/// Keys or elements that are tried one by one: each time the whole document is read.
+/// Most keys or elements that are tried one by one, as each trial reads the whole document.
 const TRIED: usize = 200;
-/// Letters that a word may differ by from the one that was meant.
+/// Most letters by which a mistyped word differs from the one that was meant.
 const TYPING_ERROR: usize = 3;
 
-/// Something in a document that cannot be read.
+/// An error in a document.
 #[derive(Debug)]
 pub(super) struct Complaint {
     pub(super) span: Range<usize>,
@@ -32,26 +31,27 @@ pub(super) struct Complaint {
     pub(super) help: String,
 }
 
-/// What came of reading a document.
+/// The result of reading a document.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// What cannot be read; the file is good if there is nothing.
+    /// The errors; the document is good if there are none.
     pub(super) complaints: Vec<Complaint>,
-    /// The scenario without what could not be read; none if nothing can be said of the rest.
+    /// The scenario without the keys that are unknown; `None` if more was wrong, so that the rest
+    /// cannot be judged.
     pub(super) scenario: Option<Scenario>,
-    /// Tables that something was taken out of, where what a default stands for may be wrong.
+    /// Tables from which something was removed: a default in its place may cause false problems.
     pub(super) touched: Vec<String>,
 }
 
-/// Reads a document as far as that goes.
+/// Reads a document as far as possible.
 pub(super) fn read(document: &Spanned<DeTable<'_>>) -> Reading {
     let mut document = document.clone();
     let mut reading = Reading { complaints: Vec::new(), scenario: None, touched: Vec::new() };
-    // Whether nothing but keys that nobody knows, none of them at the top, was taken out.
+    // Whether only unknown keys, and none at the top level, were removed.
     let mut sound = true;
-    // Keys that were taken out: that they are missing then is no news.
+    // Removed keys: that they are missing now is no error of its own.
     let mut removed: Vec<Path> = Vec::new();
-    // From the last on: those before it keep their numbers.
+    // From last to first, so that indices of the earlier ones stay valid.
     for (path, complaint) in shape::misfits(&document).into_iter().rev() {
         reading.complaints.push(complaint);
         sound = false;
@@ -66,7 +66,7 @@ pub(super) fn read(document: &Spanned<DeTable<'_>>) -> Reading {
             Err(error) => error,
         };
         let Some((path, span)) = culprit(&document, &error) else {
-            // The document itself lacks something, which serde says last.
+            // A key is missing at the top level, which serde reports last.
             if !is_consequence(&error, &Path::new(), &removed) {
                 reading.complaints.push(complaint(&error, error.span().unwrap_or(0..0)));
             }
@@ -89,8 +89,7 @@ pub(super) fn read(document: &Spanned<DeTable<'_>>) -> Reading {
 }
 
 impl Reading {
-    /// Takes what stands at a path out of the document, and notes that. Returns whether something
-    /// stood there.
+    /// Removes the value at a path from the document, and notes that. Returns whether it existed.
     fn take_out(
         &mut self,
         document: &mut Spanned<DeTable<'_>>,
@@ -102,7 +101,7 @@ impl Reading {
         }
         self.touched.push(written(&path[..path.len() - 1]));
         if let [array @ .., Step::Index(_)] = path.as_slice() {
-            // The elements behind it have new numbers.
+            // The elements after it have new indices.
             removed.retain(|gone| !gone.starts_with(array));
         }
         removed.push(path);
@@ -119,7 +118,7 @@ enum Step {
 
 type Path = Vec<Step>;
 
-/// A path as problems write it: `link[1].between[0]`.
+/// A path in the notation of problems: `link[1].between[0]`.
 fn written(path: &[Step]) -> String {
     let mut out = String::new();
     for step in path {
@@ -132,7 +131,7 @@ fn written(path: &[Step]) -> String {
     out
 }
 
-/// What to take out so that this error goes, and the place that it is about.
+/// What to remove to resolve this error, and the place to report it at.
 fn culprit(document: &Spanned<DeTable<'_>>, error: &Error) -> Option<(Path, Range<usize>)> {
     let span = error.span()?;
     let mut found = None;
@@ -145,8 +144,7 @@ fn culprit(document: &Spanned<DeTable<'_>>, error: &Error) -> Option<(Path, Rang
     Some((path, place))
 }
 
-/// The key or the element of what stands at a path without which the complaint is another one, and
-/// its place.
+/// The key or element directly below a path whose removal changes the error, and its place.
 fn child_at_fault(
     document: &Spanned<DeTable<'_>>,
     path: &[Step],
@@ -175,7 +173,7 @@ fn child_at_fault(
     if children.len() > TRIED {
         return None;
     }
-    // Without its kind a table is always another complaint, so that is asked last.
+    // Removing the `kind` of a table always changes the error, so it is tried last.
     let is_kind = |step: &Step| *step == Step::Key("kind".into());
     children.sort_by_key(|(step, _)| !is_kind(step));
     let inner = |step: &Step| -> Path { path.iter().chain([step]).cloned().collect() };
@@ -183,21 +181,21 @@ fn child_at_fault(
     let goes_with = |step: &Step, document: &mut Spanned<DeTable<'_>>| {
         take_out(document.get_mut(), &inner(step));
         let rest = Scenario::deserialize(Deserializer::from(document.clone()));
-        // What is missing is not in what is then missing too.
+        // A missing key is not the fault of a child whose removal makes another key missing.
         rest.err().is_none_or(|other| {
             other.message() != error.message() && !(is_missing(error) && is_missing(&other))
         })
     };
     let goes = |step| !is_kind(step) && goes_with(step, &mut document.clone());
     let alone = children.iter().rposition(|(step, _)| goes(step));
-    // Several may be wrong in the same way: then it is that with which the last one goes.
+    // Several children may have the same error: then remove one after another until it changes.
     let mut less = document.clone();
     let last = || children.iter().rposition(|(step, _)| goes_with(step, &mut less));
     let (step, place) = &children[alone.or_else(last)?];
     Some((inner(step), place.clone()))
 }
 
-/// Finds the innermost key or value that has a span.
+/// Finds the innermost key or value with a span.
 fn search(table: &DeTable<'_>, span: &Range<usize>, here: &mut Path, found: &mut Option<Path>) {
     for (key, inside) in table {
         here.push(Step::Key(key.get_ref().to_string()));
@@ -245,7 +243,7 @@ fn value<'a, 'i>(root: &'a DeTable<'i>, path: &[Step]) -> Option<&'a DeValue<'i>
     Some(inside)
 }
 
-/// Takes what stands at a path out of the document. Returns whether something stood there.
+/// Removes the value at a path from the document. Returns whether it existed.
 fn take_out(root: &mut DeTable<'_>, path: &[Step]) -> bool {
     let Some((Step::Key(first), rest)) = path.split_first() else { return false };
     let [deeper @ .., last] = rest else { return root.remove(first.as_str()).is_some() };
@@ -276,7 +274,7 @@ fn take_out(root: &mut DeTable<'_>, path: &[Step]) -> bool {
     }
 }
 
-/// Whether a key is missing only because it, or one that was meant to be it, was taken out.
+/// Whether a key is missing only because it, or a mistyped form of it, was removed.
 fn is_consequence(error: &Error, path: &Path, removed: &[Path]) -> bool {
     let Some(missing) = word_after(error.message(), "missing field `") else { return false };
     removed.iter().any(|gone| match gone.split_last() {
@@ -287,12 +285,12 @@ fn is_consequence(error: &Error, path: &Path, removed: &[Path]) -> bool {
     })
 }
 
-/// The word between `start`, which a message begins with, and the next backquote.
+/// The word between `start`, with which a message begins, and the next backquote.
 fn word_after<'a>(message: &'a str, start: &str) -> Option<&'a str> {
     message.strip_prefix(start)?.split('`').next()
 }
 
-/// Names of Rust's types, in the words of people who write scenarios.
+/// Names of Rust types, and what to say instead.
 const TYPES: [(&str, &str); 8] = [
     (" as i128, ", ", "),
     ("expected f64", "expected a number"),
@@ -304,8 +302,7 @@ const TYPES: [(&str, &str); 8] = [
     ("integer `", "whole number `"),
 ];
 
-/// What stands where a table is expected, by the name of the type that is read there: an example of
-/// what would be right.
+/// An example for each type that is read from a table, by the name of the Rust type.
 const TABLES: [(&str, &str); 7] = [
     ("LinkConfig", "{ kind = \"wild\" }"),
     ("RoutingConfig", "{ kind = \"olsr\" }"),
@@ -316,7 +313,7 @@ const TABLES: [(&str, &str); 7] = [
     ("Subnet", "{ ipv4 = \"10.66.0.0\" }, without a prefix length"),
 ];
 
-/// What a message says that names a type of a table, for people: itself, and what would be right.
+/// A message that expects a table's Rust type, reworded, and what would be right.
 fn table_of(message: &str) -> Option<(String, String)> {
     let named = ["internally tagged enum ", "struct "].into_iter().find_map(|start| {
         let (before, name) = message.split_once(start)?;
@@ -326,7 +323,7 @@ fn table_of(message: &str) -> Option<(String, String)> {
     Some(table_like(before, name))
 }
 
-/// The same for what is said before the name.
+/// The same, given what the message says before the name.
 fn table_like(before: &str, name: &str) -> (String, String) {
     let example = TABLES.iter().find(|(of, _)| *of == name).map(|(_, example)| *example);
     let help = example.map_or("`farhop schema` says what it holds".into(), |example| {
@@ -335,7 +332,7 @@ fn table_like(before: &str, name: &str) -> (String, String) {
     (format!("{before}a table in braces"), help)
 }
 
-/// An error of the parser, for people.
+/// An error of the parser, reworded for users.
 pub(super) fn complaint(error: &Error, span: Range<usize>) -> Complaint {
     let mut message = error.message().to_owned();
     for (name, plain) in TYPES {
@@ -347,7 +344,7 @@ pub(super) fn complaint(error: &Error, span: Range<usize>) -> Complaint {
     }
 }
 
-/// What may help with an error of the parser.
+/// A hint for an error of the parser.
 fn help(message: &str) -> String {
     if let Some(missing) = word_after(message, "missing field `") {
         return format!("add `{missing} = ...` here");
@@ -384,7 +381,7 @@ fn help(message: &str) -> String {
     help_with_word(unknown, &known, &[])
 }
 
-/// The number of the code point whose name stands in an error where a number was wanted (RFC 2474,
+/// The number of a DSCP code point that was given by name where a number is expected (RFC 2474,
 /// 2597, 3246).
 fn code_point(message: &str) -> Option<u8> {
     if !message.contains(", expected u8") {
@@ -403,14 +400,14 @@ fn code_point(message: &str) -> Option<u8> {
     }
 }
 
-/// The word that nobody knows, and all that are accepted in its place.
+/// The unknown word in a message, and the words that are accepted.
 fn words(message: &str) -> (&str, Vec<&str>) {
-    // serde has each in backquotes.
+    // serde puts each in backquotes.
     let mut words = message.split('`').skip(1).step_by(2);
     (words.next().unwrap_or_default(), words.collect())
 }
 
-/// What may help with a key that nobody knows, which stands at a path.
+/// A hint for an unknown key at a path.
 fn help_with_key(
     document: &Spanned<DeTable<'_>>,
     path: &[Step],
@@ -418,7 +415,7 @@ fn help_with_key(
     error: &Error,
 ) -> String {
     let (unknown, mut known) = words(error.message());
-    // Where the key cannot be found, the path is that of its table.
+    // If the key could not be located, the path is that of its table.
     let table = match path.split_last() {
         Some((Step::Key(key), table)) if key == unknown => table,
         _ => path,
@@ -429,23 +426,23 @@ fn help_with_key(
     };
     let mut lacking = shape::required(document, table);
     lacking.retain(|key| is_new(key));
-    // TOML takes all lines below a header for its table.
+    // In TOML all lines below a header belong to its table.
     let is_below = !table.is_empty() && lacking.is_empty();
     let is_new_there = document.get_ref().get(unknown).is_none();
     if let (true, Some(place)) = (is_below && is_new_there, shape::place_at_top(unknown)) {
         return place;
     }
-    // What is there already was not meant, if something else is lacking.
+    // If keys are missing, one that exists already was not meant.
     known.retain(|key| lacking.is_empty() || is_new(key));
     help_with_word(unknown, &known, &lacking)
 }
 
-/// What may help with a word that nobody knows, where others are and some of them must be there:
-/// one that is just about the same was meant, else most likely what is lacking.
+/// A hint for an unknown word, given the known words and those of them that are missing: a known
+/// word that is nearly the same, else most likely a missing one.
 fn help_with_word(unknown: &str, known: &[&str], lacking: &[String]) -> String {
     let distance = |known: &str| levenshtein(unknown, known);
     let nearest = known.iter().copied().min_by_key(|known| distance(known));
-    // Of a short word most is as far from any other.
+    // A short word is within a few letters of almost any other.
     let most = TYPING_ERROR.min(unknown.chars().count() / 2);
     let nearest = nearest.filter(|known| distance(known) <= most);
     let is_lacking = |known: &str| lacking.iter().any(|key| key == known);
@@ -464,7 +461,7 @@ fn help_with_word(unknown: &str, known: &[&str], lacking: &[String]) -> String {
 mod tests {
     use super::*;
 
-    /// The places that are complained of, as the text that stands there, and the messages.
+    /// The texts at the places of the errors, and the messages.
     fn complaints(text: &str) -> Vec<(String, String)> {
         let document = DeTable::parse(text).expect("well-formed");
         let found = read(&document).complaints.into_iter();
@@ -589,7 +586,7 @@ mod tests {
         };
         assert!(help("name = \"x\"\n[stack.radio]\nphy = \"wire\"").contains(": [radio], or"));
         assert!(help("name = \"x\"\n[radio]\nseed = 3").contains("goes to the top"));
-        // What is at the top already was not meant.
+        // A key that exists at the top level already was not meant.
         assert!(!help("name = \"x\"\nseed = 3\n[radio]\nseed = 3").contains("top"));
     }
 

@@ -1,4 +1,4 @@
-//! Reads the recordings of losses that a scenario names, which stand beside it.
+//! Reads the recordings of losses that a scenario names.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use farhop_proto::stack::{LossTrace, Problem, Scenario, TraceError};
 
 use super::files::Files;
 
-/// Puts the recordings into a scenario. Says what is wrong with those that cannot be read.
+/// Reads the recordings into a scenario. Returns a problem for each that cannot be read.
 pub(super) fn read(scenario: &mut Scenario, files: &Files) -> Vec<Problem> {
     let mut problems = Vec::new();
     let traces = scenario.losses_mut().flat_map(|(place, loss)| {

@@ -1,15 +1,15 @@
-//! The axes of charts: where their marks stand, and what is written at them.
+//! The axes of charts: the positions of their marks, and the labels.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 
-/// How many marks an axis of numbers has at most.
+/// Most marks on an axis of numbers.
 const MARKS: usize = 11;
-/// Decades from which on their beginnings are marks enough for an axis of sizes.
+/// Decades on an axis of sizes from which on only powers of ten have marks.
 const DECADES: usize = 3;
-/// Decimals that no mark needs more of.
+/// Most decimals of a label.
 const MOST_DECIMALS: usize = 6;
 
 /// An axis.
@@ -17,11 +17,11 @@ const MOST_DECIMALS: usize = 6;
 pub(super) enum Axis {
     /// Numbers, written with as many decimals as their step needs.
     Numbers(Range<f64>),
-    /// Whole numbers, and marks at no others.
+    /// Whole numbers, with marks only at whole numbers.
     Counts(Range<f64>),
-    /// Sizes in bytes, by their logarithm.
+    /// Sizes in bytes, on a logarithmic scale.
     Sizes(Range<f64>),
-    /// Names, the first at 0.
+    /// Names at 0, 1, 2 and so on.
     Names(Vec<String>),
 }
 
@@ -33,7 +33,7 @@ impl Axis {
         Self::Numbers(start - room..end + room)
     }
 
-    /// An axis for these whole numbers, with so little room that their neighbours are not on it.
+    /// An axis for these whole numbers, with room of half a step at either end.
     pub(super) fn around_counts(counts: impl Iterator<Item = f64>) -> Self {
         let Range { start, end } = span(counts);
         Self::Counts(start - 0.5..end + 0.5)
@@ -58,7 +58,7 @@ impl Axis {
     }
 }
 
-/// From the least to the largest; from 0 to 0 if there are none.
+/// The range of these numbers; 0 to 0 if there are none.
 fn span(numbers: impl Iterator<Item = f64>) -> Range<f64> {
     let of_both = |range: Option<Range<f64>>, it: f64| {
         let range = range.unwrap_or(it..it);
@@ -81,7 +81,7 @@ fn marks_of_sizes(range: &Range<f64>) -> Vec<f64> {
     decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|part| part * decade)).filter(inside).collect()
 }
 
-/// The fewest decimals with which each of these is what it is.
+/// The fewest decimals with which these marks are exact, up to `MOST_DECIMALS`.
 fn decimals(marks: &[f64]) -> usize {
     let are_enough = |digits: &usize| {
         let scaled = |mark: &f64| mark * 10_f64.powi(*digits as i32);
@@ -118,7 +118,7 @@ impl ValueFormatter<f64> for Axis {
             Self::Numbers(_) | Self::Counts(_) => {
                 let digits = decimals(&self.marks());
                 let unit = 10_f64.powi(digits as i32);
-                // The sum with 0 takes the sign off what is rounded to nothing.
+                // Adding 0 turns a negative zero into a positive one.
                 format!("{:.digits$}", (value * unit).round() / unit + 0.0)
             }
             Self::Sizes(_) if *value >= 1e6 => format!("{} MB", value / 1e6),

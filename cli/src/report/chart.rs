@@ -25,12 +25,12 @@ pub(super) const INK: RGBColor = RGBColor(40, 40, 40);
 
 /// What a chart is drawn on.
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-/// A string takes everything.
+/// The result of drawing; writing into a string does not fail.
 pub(super) type Drawn<T = ()> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
-/// A chart while it is drawn.
+/// A chart while it is being drawn.
 pub(super) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Axis, Axis>>;
 
-/// A picture of this height, as SVG.
+/// Draws a picture of this height, as SVG.
 pub(super) fn svg(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
     let mut svg = String::new();
     {
@@ -41,7 +41,7 @@ pub(super) fn svg(height: u32, draw: impl FnOnce(&Area<'_>) -> Drawn) -> String 
     svg
 }
 
-/// The look of axes and their grid.
+/// The style of axes and their grid.
 pub(super) fn style<X, Y, DB>(mesh: &mut MeshStyle<'_, '_, X, Y, DB>)
 where
     X: Ranged,
@@ -55,7 +55,7 @@ where
         .light_line_style(TRANSPARENT);
 }
 
-/// An empty chart with a title, and axes with their words.
+/// An empty chart with a title and labelled axes.
 pub(super) fn frame<'a, 'b>(
     area: &'a Area<'b>,
     title: &str,
@@ -74,7 +74,7 @@ pub(super) fn frame<'a, 'b>(
     Ok(chart)
 }
 
-/// Writes the names of what was drawn into a corner.
+/// Draws the legend of what was drawn.
 pub(super) fn legend<'a, 'b: 'a, CT: CoordTranslate>(
     chart: &mut ChartContext<'a, SVGBackend<'b>, CT>,
     position: SeriesLabelPosition,
@@ -88,23 +88,24 @@ pub(super) fn legend<'a, 'b: 'a, CT: CoordTranslate>(
         .draw()
 }
 
-/// Height of a name, and of what is above and below all of them: also half of a mark under them.
+/// Height of a line of the legend, and of the space above and below all lines, with half of a mark
+/// below them.
 const LINE: f64 = 16.0;
 const BESIDE: f64 = 36.0;
 
-/// Height of the title and of what stands under the axis, about.
+/// Approximate height of the title and of the labels below the axis.
 const AROUND: f64 = 100.0;
 
-/// What the names of a chart take of it: they stand above its lines, so that they hide none.
+/// The space that the legend takes: it is above the lines of a chart, so that it hides none.
 pub(super) struct Names {
     /// Height of the picture.
     pub(super) height: u32,
-    /// The part of the height inside the axes that is left to the lines.
+    /// The fraction of the height inside the axes that is left to the lines.
     pub(super) left: f64,
 }
 
 impl Names {
-    /// Those of so many lines, in a picture that is as high as it would be without many.
+    /// A legend of `count` lines, in a picture that is `height` high if the legend is short.
     pub(super) fn above(count: usize, height: u32) -> Self {
         let (plot, names) = (f64::from(height) - AROUND, BESIDE + LINE * count as f64);
         let lines = (plot - names).max(plot * 2.0 / 3.0);
@@ -112,9 +113,9 @@ impl Names {
     }
 }
 
-/// Seconds over which goodput is averaged in a chart, at most.
+/// Longest time over which goodput is averaged in a chart, in seconds.
 const SMOOTH_S: f64 = 1.0;
-/// How many points the line of a short run has at least, as far as it was measured so finely.
+/// Least points of the line of a short run, if its measurements are fine enough.
 const LEAST_POINTS: f64 = 10.0;
 
 /// One bar of [`bars`].
@@ -123,7 +124,7 @@ pub(crate) struct Bar {
     pub(crate) label: Vec<String>,
     /// Parts from the bottom up, in Mb/s.
     pub(crate) parts: [f64; 2],
-    /// What was published, in Mb/s.
+    /// The published value, in Mb/s.
     pub(crate) published: Option<f64>,
 }
 
@@ -132,7 +133,7 @@ impl Bar {
         self.parts.iter().sum()
     }
 
-    /// How high it and the line of what was published reach.
+    /// The larger of the bar's height and the published value.
     fn height(&self) -> f64 {
         self.total().max(self.published.unwrap_or(0.0))
     }
@@ -140,17 +141,17 @@ impl Bar {
 
 /// Goodput over time of each flow.
 pub(crate) fn over_time(title: &str, flows: &[FlowReport]) -> String {
-    // The last name says how many flows have none.
+    // The last line of the legend counts the flows that have no colour of their own.
     let names = Names::above(flows.len().min(COLOURS.len() + 1), 340);
     svg(names.height, |area| draw_over_time(area, title, flows, &names))
 }
 
-/// What was measured of a flow, in seconds from the start of the run.
+/// The length of a flow's measurement, in seconds from the start of the run.
 fn measured_s(flow: &FlowReport) -> f64 {
     flow.over_time_mbps.len() as f64 * flow.bin_s
 }
 
-/// The goodput of a flow from its start to its end, in steps that an eye can follow.
+/// The goodput of a flow from its start to its end, averaged so that the line is readable.
 fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
     let step = SMOOTH_S.min(measured_s(flow) / LEAST_POINTS);
     let bins = (step / flow.bin_s).round().max(1.0) as usize;
@@ -180,7 +181,7 @@ fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport], names: &Na
     for (index, (flow, line)) in flows.iter().zip(lines).enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         if let [point] = line[..] {
-            // A line through one point is none.
+            // A single point makes no line.
             chart.draw_series([Circle::new(point, 4, colour.filled())])?;
         }
         let series = chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
@@ -199,7 +200,7 @@ fn draw_over_time(area: &Area<'_>, title: &str, flows: &[FlowReport], names: &Na
     legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
-/// Stacked bars of two directions, with what was published as a line across.
+/// Stacked bars of two directions, with the published value as a line across.
 pub(crate) fn bars(title: &str, names: [&str; 2], bars: &[Bar]) -> String {
     svg(420, |area| draw_bars(area, title, names, bars))
 }
@@ -242,7 +243,7 @@ fn draw_bars(area: &Area<'_>, title: &str, names: [&str; 2], bars: &[Bar]) -> Dr
     Ok(())
 }
 
-/// Writes the sum over a bar, and what it stands for under it.
+/// Writes the sum above a bar, and its label below.
 fn label_bar(area: &Area<'_>, bar: &Bar, top: (i32, i32), foot: (i32, i32)) -> Drawn {
     let centred =
         |size: i32| (FONT, size).into_font().color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
@@ -269,7 +270,7 @@ mod tests {
         }
     }
 
-    /// How many points the line of the only flow of a chart has.
+    /// The number of points in the line of a chart's only flow.
     fn points(svg: &str) -> usize {
         let lines = svg.lines().filter(|line| line.starts_with("<polyline fill=\"none\""));
         let colour = "stroke=\"#0072B2\"";

@@ -1,9 +1,9 @@
 //! Results as Parquet, for pandas, polars and DuckDB: one table each for flows, goodput over time,
 //! links and the counters of nodes, with the keys of a sweep and the seed in front.
 //!
-//! A column holds what the field of the report of that name holds; fields of a field are joined by
-//! `_`. Which columns there are, and of which type, does not depend on what was measured: only the
-//! keys of a sweep are columns of its own, so that files of several runs can be put together.
+//! A column has the name and the value of a field of the report; nested fields are joined by `_`.
+//! The columns and their types do not depend on what was measured: only the keys of a sweep vary,
+//! so that files of several runs can be concatenated.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use crate::Failure;
 use crate::sweep::Line;
 use crate::whole::NewFile;
 
-/// Rows that are written together, a row group.
+/// Buffered rows from which on they are written as a row group.
 const TOGETHER: usize = 65_536;
 
 /// Calls back with each run in turn.
@@ -45,9 +45,9 @@ pub(super) fn tables() -> [Table; 4] {
     ]
 }
 
-/// Writes the tables of some runs into a folder. All runs are asked for twice: what the values of
-/// the keys of a sweep are is known only when all have been seen, and only some rows are held in
-/// memory. Tables that were there stay as they are until the new ones are whole.
+/// Writes the tables of some runs into a folder. `each` is called twice: the types of the sweep's
+/// keys are known only after all runs, and few rows are held in memory. Existing tables stay until
+/// the new ones are complete.
 pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
     let mut point = Point::new();
     each(&mut |line| {
@@ -64,29 +64,29 @@ pub(crate) fn write(dir: &Path, each: Each<'_>) -> Result<(), Failure> {
     let files: Vec<_> = writers.into_iter().map(Writer::finish).collect::<Result<_, Failure>>()?;
     let keep =
         |(path, file): (PathBuf, NewFile)| file.keep().map_err(|error| failed(&path, &error));
-    // One table that cannot have its name keeps no other from it.
+    // If one table cannot be renamed, the others still are.
     let kept: Vec<_> = files.into_iter().map(keep).collect();
     kept.into_iter().collect()
 }
 
 type Row = Map<String, Value>;
 
-/// The keys of a sweep, and what can hold all values of each.
+/// The keys of a sweep, each with a type that can hold all its values.
 type Point = BTreeMap<String, Kind>;
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Boolean,
     Integer,
-    /// A seed, which may be larger than others.
+    /// A seed, which may be too large for a signed integer.
     Unsigned,
     Number,
     Text,
 }
 
 impl Kind {
-    /// Of a value.
+    /// The type of a value.
     fn of(value: &Value) -> Self {
         match value {
             Value::Bool(_) => Self::Boolean,
@@ -96,7 +96,7 @@ impl Kind {
         }
     }
 
-    /// What can hold both.
+    /// A type that can hold both.
     fn with(self, other: Self) -> Self {
         match (self, other) {
             (one, other) if one == other => one,
@@ -108,15 +108,15 @@ impl Kind {
 /// A table.
 pub(super) struct Table {
     pub(super) name: &'static str,
-    /// Its rows of a run.
+    /// The rows of a run.
     of: fn(&Line) -> Vec<Row>,
-    /// A row in which no value is missing.
+    /// A row with a value in each column, which gives their names and types.
     like: Row,
 }
 
 impl Table {
-    /// Its columns in their order: first the point and the seed of a run, then its own. A key of
-    /// the sweep that has the name of another column gets `sweep.` in front.
+    /// The columns in order: the point and the seed of a run, then the table's own. A sweep's key
+    /// with the name of another column gets the prefix `sweep.`.
     fn columns(&self, point: &Point) -> Vec<(String, Kind)> {
         let key = |(key, kind): (&String, &Kind)| match self.like.contains_key(key) {
             true => (format!("sweep.{key}"), *kind),
@@ -127,7 +127,7 @@ impl Table {
     }
 }
 
-/// Every column may have places without a value.
+/// The Parquet schema; every column may lack values.
 fn schema(columns: &[(String, Kind)]) -> Result<Type, ParquetError> {
     let field = |(name, kind): &(String, Kind)| {
         let (physical, logical) = match kind {
@@ -145,7 +145,7 @@ fn schema(columns: &[(String, Kind)]) -> Result<Type, ParquetError> {
     Type::group_type_builder("schema").with_fields(fields).build()
 }
 
-/// Values of a column that wait for their row group.
+/// Buffered values of a column.
 enum Values {
     Boolean(Vec<bool>),
     Integer(Vec<i64>),
@@ -153,10 +153,10 @@ enum Values {
     Text(Vec<ByteArray>),
 }
 
-/// A column of the rows that wait.
+/// A column of the buffered rows.
 struct Cells {
     values: Values,
-    /// For each row 1 where it has a value and 0 where not, as Parquet's definition levels.
+    /// Parquet's definition levels: 1 for each row with a value, 0 for one without.
     has: Vec<i16>,
 }
 
@@ -171,7 +171,7 @@ impl Cells {
         Self { values, has: Vec::new() }
     }
 
-    /// Those of columns.
+    /// Empty cells for these columns.
     fn of_all(columns: &[(String, Kind)]) -> Vec<Self> {
         columns.iter().map(|(_, kind)| Self::of(*kind)).collect()
     }
@@ -181,7 +181,7 @@ impl Cells {
         self.has.push(value.is_some().into());
         match &mut self.values {
             Values::Boolean(all) => all.extend(value.and_then(Value::as_bool)),
-            // The bits of one that is unsigned.
+            // An unsigned value keeps its bits.
             Values::Integer(all) => {
                 all.extend(value.and_then(|value| {
                     value.as_i64().or_else(|| value.as_u64().map(u64::cast_signed))
@@ -224,7 +224,7 @@ struct Writer<'a> {
     path: PathBuf,
     writer: SerializedFileWriter<NewFile>,
     waiting: Vec<Cells>,
-    /// Rows that wait.
+    /// The number of buffered rows.
     rows: usize,
 }
 
@@ -254,7 +254,7 @@ impl<'a> Writer<'a> {
         if self.rows >= TOGETHER { self.write() } else { Ok(()) }
     }
 
-    /// Writes what waits.
+    /// Writes the buffered rows as a row group.
     fn write(&mut self) -> Result<(), Failure> {
         if self.rows == 0 {
             return Ok(());
@@ -272,7 +272,7 @@ impl<'a> Writer<'a> {
         write().map_err(|error| failed(&self.path, &error))
     }
 
-    /// Its file, whole.
+    /// The complete file, not yet renamed.
     fn finish(mut self) -> Result<(PathBuf, NewFile), Failure> {
         self.write()?;
         let Self { writer, path, .. } = self;
@@ -285,7 +285,7 @@ fn failed(path: &Path, error: &dyn std::error::Error) -> Failure {
     Failure::Failed(format!("cannot write {}: {error}", path.display()))
 }
 
-/// A value of a sweep as a table holds it: a number, or how people write it.
+/// A value of a sweep in a table: a number, or its text.
 fn plain(value: &SweepValue) -> Value {
     value.number().map_or_else(|| json!(value.to_string()), |number| json!(number))
 }
@@ -325,7 +325,7 @@ fn counter(node: &str, layer: &str, counter: &str, value: u64) -> Row {
     object(json!({ "node": node, "layer": layer, "counter": counter, "value": value }))
 }
 
-/// A flow of which all is measured that is measured of any.
+/// A flow with every measurement, for the columns of its table.
 fn any_flow() -> FlowReport {
     let some = Some(Distribution::default());
     let objects =
@@ -352,7 +352,7 @@ fn any_flow() -> FlowReport {
     }
 }
 
-/// A link of which all is measured that is measured of any.
+/// A link with every measurement, for the columns of its table.
 fn any_link() -> LinkReport {
     LinkReport {
         from: String::new(),
@@ -372,7 +372,7 @@ fn object(value: Value) -> Row {
     }
 }
 
-/// The plain fields of something, and those of its fields.
+/// The plain fields of a value, and those of its nested fields.
 fn flat(value: &impl Serialize) -> Row {
     let value = serde_json::to_value(value).expect("reports are plain data");
     let mut row = Row::new();
@@ -382,7 +382,7 @@ fn flat(value: &impl Serialize) -> Row {
 
 fn flatten(name: &str, value: Value, row: &mut Row) {
     match value {
-        // A list is no value, and what was not measured has no value in its columns.
+        // A list makes no column, and a missing measurement no value.
         Value::Array(_) | Value::Null => {}
         Value::Object(fields) => {
             for (field, value) in fields {
@@ -405,7 +405,7 @@ mod tests {
 
     use super::*;
 
-    /// The tables of some runs, read again: of each its columns with their types, and its rows.
+    /// Reads the tables of some runs back: for each its columns with their types, and its rows.
     fn tables_of(lines: &[Line]) -> Vec<(Vec<String>, Vec<String>)> {
         let dir = tempfile::tempdir().expect("a folder");
         let written = write(dir.path(), &mut |on| lines.iter().try_for_each(&mut *on));

@@ -1,13 +1,13 @@
-//! What stands behind the numbers of a report, for its page: what the air was used for, how late
+//! The details behind the numbers of a report, for its page: the uses of the air, how late
 //! processes were, and every counter.
 
 use farhop_sim::engine::{AirReport, Lateness, LinkReport, NodeReport};
 use maud::{Markup, html};
 
-/// What the air is used for: name, colour, share.
+/// A use of the air: name, colour, share.
 pub(super) type Use = (&'static str, &'static str, fn(&AirReport) -> f64);
 
-/// Uses of air, as they are listed and stacked in a bar, with colours that people with any colour
+/// The uses of the air in the order of lists and bars, with colours that people with any colour
 /// vision can tell apart (Okabe and Ito, 2008).
 pub(super) const USES: [Use; 8] = [
     ("data", "#0072b2", |air| air.data),
@@ -20,8 +20,8 @@ pub(super) const USES: [Use; 8] = [
     ("not sending", "#e8e8e8", |air| air.idle),
 ];
 
-/// Size of the chart of air time, in its own units: a bar of all of the time, what is right of it,
-/// and a letter of a name at its widest.
+/// Size of the chart of air time, in its own units: width of a full bar, of what is right of it,
+/// and of the widest letter of a name.
 const ACROSS: f64 = 650.0;
 const RIGHT: f64 = 20.0;
 const LETTER: f64 = 8.0;
@@ -30,16 +30,16 @@ const STEP: f64 = 36.0;
 const LEGEND: f64 = 40.0;
 const SCALE: f64 = 40.0;
 
-/// Links that are shown, at most: those whose senders used most of the time for them.
+/// Most links that are shown: those whose senders used most air time for them.
 const BARS: usize = 40;
 
-/// The time that the sender of a link used for it.
+/// The share of time that the sender of a link used for it.
 fn busy(link: &LinkReport) -> f64 {
     let uses = USES.iter().filter(|(name, ..)| !["to others", "not sending"].contains(name));
     uses.map(|(_, _, share)| share(&link.air)).sum()
 }
 
-/// The links whose senders used most of the time for them, in the order of the scenario.
+/// The links whose senders used most air time for them, in the order of the scenario.
 pub(super) fn busiest(links: &[LinkReport]) -> Vec<&LinkReport> {
     let mut order: Vec<usize> = (0..links.len()).collect();
     order.sort_by(|a, b| busy(&links[*b]).total_cmp(&busy(&links[*a])));
@@ -52,7 +52,7 @@ fn name(link: &LinkReport) -> String {
     format!("{} to {}", link.from, link.to)
 }
 
-/// What each direction of each link used the time for, as stacked bars.
+/// The uses of air time in each direction of each link, as stacked bars.
 pub(super) fn air_chart(all: &[LinkReport]) -> Markup {
     let links = busiest(all);
     let left_out = all.len() - links.len();
@@ -101,7 +101,7 @@ pub(super) fn air_chart(all: &[LinkReport]) -> Markup {
     }
 }
 
-/// The parts of a bar that are not nothing: start, share, name, colour.
+/// The parts of a bar that are not zero: start, share, name, colour.
 fn stacked(air: &AirReport) -> Vec<(f64, f64, &'static str, &'static str)> {
     let mut start = 0.0;
     let mut parts = Vec::new();
@@ -119,7 +119,7 @@ fn tenths(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// What the ends of each link believe of it.
+/// What the ends of each link have estimated of it.
 pub(super) fn beliefs(links: &[LinkReport]) -> Markup {
     html! {
         @if links.iter().any(|link| link.loss.is_some() || link.sync_error_us.is_some()) {

@@ -1,29 +1,29 @@
-//! Series of points in a chart: with error bars, and the line that joins them.
+//! Series of points in a chart, with error bars and lines.
 
 use plotters::prelude::*;
 
 use super::chart::{COLOURS, Chart, Drawn};
 
-/// How a series is told from others of its colour.
+/// The marks of a series, which tell it from others of its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// Points and a whole line.
+    /// Dots and a solid line.
     Dots,
-    /// Crosses and a broken line: what others measured.
+    /// Crosses and a dashed line: values that others measured.
     Crosses,
 }
 
 /// A series.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// Its name; nothing where it needs none.
+    /// Its name in the legend; empty if it needs none.
     pub(super) name: String,
-    /// Which colour it has; what is beyond the last has the first again, and other marks.
+    /// Index of its colour. Beyond the last colour they repeat, with other marks.
     pub(super) colour: usize,
     pub(super) mark: Mark,
     /// Whether a line joins its points.
     pub(super) joined: bool,
-    /// Place, height and half of the error bar of each point.
+    /// x, y and half of the error bar of each point.
     pub(super) points: Vec<(f64, f64, f64)>,
 }
 
@@ -33,25 +33,25 @@ impl Line {
     }
 }
 
-/// Radius of a point.
+/// Radius of a point, in pixels.
 const DOT: i32 = 3;
-/// Half the width of the ends of an error bar.
+/// Half the width of the caps of an error bar, in pixels.
 const CAP: i32 = 4;
 
-/// How many lines the names of these take, with one for those that are left out.
+/// The number of lines of these series in the legend, with one for all that are left out.
 pub(super) fn count_names(lines: &[Line]) -> usize {
     let named = lines.iter().filter(|line| line.has_name()).count();
     named + usize::from(count_left_out(lines) > 0)
 }
 
-/// Those which no mark tells from others.
+/// The number of series left out of the legend, because their colour and marks are not unique.
 fn count_left_out(lines: &[Line]) -> usize {
     lines.iter().filter(|line| !line.name.is_empty() && !line.has_name()).count()
 }
 
-/// The least and the largest height, error bars included: 0 is always between them.
+/// The range of the y axis, with error bars; it includes 0.
 ///
-/// Where nothing measured is below 0 the quantity cannot be, and an error bar ends there.
+/// If no measured value is negative the quantity cannot be, and error bars end at 0.
 pub(super) fn heights(lines: &[Line]) -> (f64, f64) {
     let floor = floor(lines);
     let all = || lines.iter().flat_map(|line| &line.points);
@@ -85,7 +85,7 @@ fn colour(line: &Line) -> RGBColor {
     COLOURS[line.colour % COLOURS.len()]
 }
 
-/// Whether its colour was there before.
+/// Whether the colour of a series repeats that of an earlier one.
 fn is_again(line: &Line) -> bool {
     line.colour >= COLOURS.len()
 }
@@ -93,7 +93,7 @@ fn is_again(line: &Line) -> bool {
 fn draw_bars(chart: &mut Chart<'_, '_>, line: &Line, floor: f64) -> Drawn {
     let stroke = colour(line).stroke_width(1);
     let height = |x, y| chart.backend_coord(&(x, y)).1;
-    // What the point hides would only make it look larger.
+    // An error bar smaller than the point would only make the point look larger.
     let is_seen = |(x, y, half): &(f64, f64, f64)| height(*x, *y) - height(*x, y + half) > DOT;
     let seen: Vec<(f64, f64, f64)> = line.points.iter().copied().filter(is_seen).collect();
     let stem = |(x, y, half): &(f64, f64, f64)| {

@@ -25,7 +25,7 @@ mod text;
 pub(crate) use table::table;
 pub(crate) use text::lateness_line;
 
-/// What a report is, beside its tables: all of it for programs, its chart, and a page with both.
+/// The files of a report besides its tables: JSON for programs, the chart, and a page with both.
 const FILES: [&str; 3] = ["report.json", "flows.svg", "report.html"];
 
 /// Writes the files of a report and its Parquet tables into a folder.
@@ -40,13 +40,13 @@ pub(crate) fn write(dir: &Path, report: &Report, scenario: &str) -> Result<(), F
     columns::write(dir, &mut |on| on(&line))
 }
 
-/// Whether a report in a folder would take a place, which is a whole path without links.
+/// Whether a report in a folder would overwrite `place`, an absolute path without links.
 pub(crate) fn takes(dir: &Path, place: &Path) -> bool {
     let mut names = FILES.into_iter().chain(columns::tables().map(|table| table.name));
     names.any(|name| whole::follow(&dir.join(name)).is_ok_and(|own| own == place))
 }
 
-/// Writes a file into a folder, which is made if it is not there.
+/// Writes a file into a folder, which is created if it does not exist.
 pub(crate) fn save(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
     let path = dir.join(name);
     let fail = |error| Failure::Failed(format!("cannot write {}: {error}", path.display()));
@@ -55,8 +55,8 @@ pub(crate) fn save(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Failur
     Ok(path)
 }
 
-/// Makes a folder and tries it, before anything runs whose results are to go there: a run of hours
-/// is not to be lost over a name. A folder that was made goes again if nothing comes of it.
+/// Creates a folder and tests that it can be written, before a run whose results go there: hours of
+/// work must not be lost over a wrong name. A new folder is removed again if it stays empty.
 pub(crate) fn prepare(dir: &Path) -> Result<NewFolder, Failure> {
     let mut parts = dir.ancestors().filter(|part| !part.as_os_str().is_empty());
     if let Some(file) = parts.find(|part| part.exists()).filter(|part| !part.is_dir()) {
@@ -67,7 +67,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<NewFolder, Failure> {
     let trial = dir.join(format!(".trial-{}", std::process::id()));
     let outcome = NewFolder::create(dir)
         .and_then(|folder| std::fs::write(&trial, "trial\n").map(|()| folder));
-    // What could not be made need not be removed.
+    // The trial file may not exist.
     let _ = std::fs::remove_file(&trial);
     outcome.map_err(|error| {
         let why = format!("cannot write into {}: {error}", dir.display());
@@ -76,9 +76,9 @@ pub(crate) fn prepare(dir: &Path) -> Result<NewFolder, Failure> {
     })
 }
 
-/// Makes and tries the folder of a single run.
+/// Creates and tests the folder of a single run.
 ///
-/// Fails as [`prepare`] does, and where the files of a sweep would be overwritten.
+/// Fails as [`prepare`] does, and if the files of a sweep would be overwritten.
 pub(crate) fn prepare_for_run(dir: &Path) -> Result<NewFolder, Failure> {
     if holds_runs(dir) {
         let wrong = "holds the runs of a sweep, whose report this run would overwrite";
@@ -88,7 +88,7 @@ pub(crate) fn prepare_for_run(dir: &Path) -> Result<NewFolder, Failure> {
     prepare(dir)
 }
 
-/// Fails where the files of a single run are, which those of a sweep would stand among.
+/// Fails if a folder holds the files of a single run, among which a sweep would put its own.
 pub(crate) fn refuse_run(dir: &Path) -> Result<(), Failure> {
     if !dir.join(FILES[0]).exists() {
         return Ok(());
@@ -98,7 +98,7 @@ pub(crate) fn refuse_run(dir: &Path) -> Result<(), Failure> {
     Err(Failure::Input(miette::miette!("{dir} {wrong}: choose another folder")))
 }
 
-/// Writes a report into a folder, if there is one, and prints it, also if it cannot be written.
+/// Writes a report into a folder, if one is given, and prints it even if writing failed.
 pub(crate) fn output(
     report: &Report,
     scenario: &str,

@@ -1,4 +1,4 @@
-//! The report as one HTML page that needs nothing else.
+//! The report as one self-contained HTML page.
 
 use farhop_proto::base::counted;
 use farhop_sim::engine::{LinkReport, Report};
@@ -39,12 +39,12 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
 
 /// A chart in a page.
 pub(crate) fn figure(svg: &str) -> Markup {
-    // The XML declaration has no place inside HTML.
+    // The XML declaration is not allowed inside HTML.
     let start = svg.find("<svg").unwrap_or(0);
     html! { figure { (PreEscaped(&svg[start..])) } }
 }
 
-/// What ran it, when it matters.
+/// The processor and the kernel of this machine.
 pub(crate) fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

@@ -9,14 +9,14 @@ use super::{page as html_page, paper_chart};
 
 pub(crate) use super::paper_chart::draw;
 
-/// Numbers below it are nothing but for rounding, and so are deviations below that part of a mean.
+/// Numbers below this, and deviations below this part of the mean, are rounding errors.
 const NOISE: f64 = 1e-9;
 
-/// A number with as many digits as say something.
+/// A number with its significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         v if v.is_nan() => "none".into(),
-        // What rounding leaves of nothing.
+        // A rounding error.
         v if v < NOISE => "0.00".into(),
         v if v >= 1000.0 => format!("{value:.0}"),
         v if v >= 100.0 => format!("{value:.1}"),
@@ -26,7 +26,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// The mean of a number, with its deviation where there is more than one.
+/// The mean of an estimate, with its deviation if there are several seeds.
 fn measured(it: Estimate) -> String {
     let mean = number(it.mean);
     if it.seeds < 2 || it.mean.is_nan() {
@@ -56,7 +56,7 @@ fn verdict(row: &Row) -> &'static str {
     }
 }
 
-/// All rows and tables, for a terminal.
+/// All rows and tables as text.
 pub(crate) fn text(outcomes: &[Outcome]) -> String {
     let cells = |row: &Row| {
         let texts = [&row.id, &row.what, &row.published].map(String::clone);
@@ -89,7 +89,7 @@ fn text_table(table: &Table) -> String {
     super::table(&head, &table.rows)
 }
 
-/// The rows that real daemons measured too, if there are any.
+/// The rows that were also measured with real daemons, if any.
 fn lab_table(outcomes: &[Outcome]) -> Option<Table> {
     let rows = outcomes.iter().flat_map(|outcome| &outcome.rows);
     let cells = |row: &Row| {

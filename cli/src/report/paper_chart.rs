@@ -1,4 +1,4 @@
-//! A figure of a paper: our points with error bars, what was published as crosses and broken lines.
+//! The figures of a paper: our points with error bars, published ones as crosses and dashed lines.
 
 use farhop_papers::{Figure, Places, Point, Series, Source};
 use plotters::prelude::SeriesLabelPosition;
@@ -14,12 +14,12 @@ pub(crate) fn draw(figure: &Figure) -> String {
     svg(names.height, |area| draw_on(area, figure, &lines, &names))
 }
 
-/// What is drawn of the points: a number that is none has no place.
+/// The points that can be drawn: those with finite coordinates.
 fn points(series: &Series) -> impl Iterator<Item = &Point> + Clone {
     series.points.iter().filter(|point| point.x.is_finite() && point.y.is_finite())
 }
 
-/// Which colour each series has: what is not ours that of what it is to be compared with.
+/// The colour of each series: one that is not ours has the colour of ours to compare it with.
 fn colours(series: &[Series]) -> Vec<usize> {
     let ours = || series.iter().filter(|series| series.source == Source::Ours);
     let mut next = 0;
@@ -49,7 +49,7 @@ fn of(figure: &Figure) -> Vec<Line> {
     figure.series.iter().zip(colours(&figure.series)).map(line).collect()
 }
 
-/// The axis along the bottom.
+/// The x axis.
 fn axis(figure: &Figure) -> Axis {
     let places = || figure.series.iter().flat_map(points).map(|point| point.x);
     match &figure.places {

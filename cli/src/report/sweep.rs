@@ -1,5 +1,5 @@
-//! The report of a sweep: mean and confidence over the seeds of each point, as a table, a chart and
-//! a page.
+//! The report of a sweep: mean and confidence interval over the seeds of each point, as a table, a
+//! chart and a page.
 
 use std::path::{Path, PathBuf};
 
@@ -39,11 +39,11 @@ impl std::fmt::Display for Mean {
     }
 }
 
-/// The 97.5% point of Student's t with so many degrees of freedom.
+/// The 97.5% quantile of Student's t distribution with this many degrees of freedom.
 fn student_t(freedom: usize) -> f64 {
     const FIRST: [f64; 10] =
         [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-    // Cornish and Fisher's expansion around the normal distribution, good to 0.1% from 10 on.
+    // The Cornish-Fisher expansion around the normal distribution, good to 0.1% from 10 on.
     let z: f64 = 1.959_964;
     let n = freedom as f64;
     let series = z
@@ -58,12 +58,12 @@ pub(crate) struct Point {
     pub(crate) values: Vec<String>,
     pub(crate) numbers: Vec<Option<f64>>,
     pub(crate) seeds: usize,
-    /// Mb/s of each flow in the order of the scenario.
+    /// Goodput of each flow in Mb/s, in the order of the scenario.
     pub(crate) flows: Vec<Mean>,
     pub(crate) total: Mean,
 }
 
-/// The runs of each point of a sweep, in its order, as far as they were run.
+/// The finished runs of each point of a sweep, in its order.
 type Runs<'a> = [(Values, Vec<&'a Finished>)];
 
 fn keys(scenario: &Scenario) -> Vec<String> {
@@ -89,7 +89,7 @@ fn points(scenario: &Scenario, runs: &Runs<'_>) -> Vec<Point> {
     runs.iter().map(of_point).collect()
 }
 
-/// The flows that have a column of their own: where there are several, and the same at each point.
+/// The flows with a column of their own: none unless there are several, and the same in all runs.
 fn columns_of<'a>(runs: &'a Runs<'_>) -> &'a [String] {
     let mut all = runs.iter().flat_map(|(_, runs)| runs).map(|run| &run.names);
     let first = all.next();
@@ -106,7 +106,7 @@ fn head(keys: Vec<String>, flows: &[String]) -> Vec<String> {
     head
 }
 
-/// The table of a sweep: its head, and a row for each point.
+/// The table of a sweep: its header, and a row for each point.
 fn rows(scenario: &Scenario, runs: &Runs<'_>) -> (Vec<String>, Vec<Vec<String>>) {
     let flows = columns_of(runs);
     let head = head(keys(scenario), flows);
@@ -159,7 +159,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Prints the table of a sweep, and where its page is.
+/// Prints the table of a sweep, and the path of its page.
 pub(crate) fn print(
     scenario: &Scenario,
     runs: &Runs<'_>,

@@ -8,7 +8,7 @@ use super::chart::{Area, Drawn, Names, frame, legend, svg};
 use super::lines::{self, Line, Mark};
 use super::sweep::Point;
 
-/// What the ends of keys say of their units.
+/// Units by the suffixes of keys.
 const UNITS: [(&str, &str); 15] = [
     ("_bytes", "bytes"),
     ("_blocks", "blocks"),
@@ -35,7 +35,7 @@ pub(super) fn draw(title: &str, keys: &[String], points: &[Point]) -> String {
     svg(names.height, |area| draw_on(area, (title, keys), axis, &lines, &names))
 }
 
-/// Numbers where all values of the first key are some; else its words side by side.
+/// An axis of numbers if all values of the first key are numbers, else of names.
 fn axis(points: &[Point]) -> Axis {
     let numbers: Option<Vec<f64>> =
         points.iter().map(|point| point.numbers.first().copied().flatten()).collect();
@@ -60,8 +60,8 @@ fn place(axis: &Axis, point: &Point) -> f64 {
     words.iter().position(|other| other == word).unwrap_or(0) as f64
 }
 
-/// A line for each combination of the keys but the first, each from left to right: values of a file
-/// may stand in any order.
+/// A line for each combination of the other keys, sorted along the axis, because the values in the
+/// file may have any order.
 fn of(axis: &Axis, keys: &[String], points: &[Point]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for point in points {
@@ -81,8 +81,8 @@ fn of(axis: &Axis, keys: &[String], points: &[Point]) -> Vec<Line> {
     lines
 }
 
-/// What stands below the axis of a key: what its numbers are, in words, if it says so itself, and
-/// where it is in the scenario.
+/// The label of the axis of a key: its name and unit in words, if its suffix says the unit, and the
+/// key itself.
 fn words(axis: &Axis, key: &str) -> String {
     let field = key.rsplit('.').next().unwrap_or(key);
     let unit = UNITS.iter().find_map(|(end, unit)| Some((field.strip_suffix(end)?, *unit)));

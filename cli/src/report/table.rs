@@ -1,5 +1,5 @@
-//! Tables on a terminal: as wide as they want if that fits, else narrower with breaks between
-//! words, else in several parts.
+//! Tables for a terminal: at full width if they fit, else narrower with breaks between words, else
+//! in several parts.
 
 use std::io::IsTerminal as _;
 use std::ops::Range;
@@ -7,30 +7,29 @@ use std::ops::Range;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 
-/// Columns of a cell that is not broken between its words if there is room.
+/// Cells up to this many columns are not broken between words if there is room.
 const WHOLE: usize = 24;
 
-/// Columns of a terminal that does not say how many it has.
+/// Assumed width of a terminal that does not report its own, in columns.
 const UNKNOWN: usize = 80;
 
-/// A table whose first column is text, as are those with sentences, and whose others are numbers.
-/// In a file it is as wide as it wants.
+/// A table. Its first column, and columns with sentences, are text, the others right-aligned
+/// numbers. In a file it has its full width.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     fit(head, rows, width())
 }
 
-/// A text with breaks between words where it would be wider than the terminal. In a file it is one
-/// line.
+/// A text, wrapped between words to the width of the terminal; one line in a file.
 pub(crate) fn wrapped(text: &str) -> String {
     width().map_or_else(|| text.to_owned(), |width| break_lines(text, width))
 }
 
-/// Columns of what standard output goes to; none where that is no terminal.
+/// The width of the terminal at standard output, or `None` if it is no terminal.
 fn width() -> Option<usize> {
     std::io::stdout().is_terminal().then(|| known(Table::new().width()))
 }
 
-/// Columns of a terminal, by what it says.
+/// The width of a terminal, given the one that it reports.
 fn known(said: Option<u16>) -> usize {
     said.map(usize::from).filter(|said| *said > 0).unwrap_or(UNKNOWN)
 }
@@ -62,7 +61,7 @@ fn fit(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     while parts.is_empty() || next < head.len() {
         let shown = part(&columns, next, width);
         next = shown.end;
-        // Every part says again whose numbers these are.
+        // Each part repeats the first column, which says whose numbers these are.
         let shown: Vec<usize> = (0..1.min(head.len())).chain(shown).collect();
         let beside: Vec<&Column> = shown.iter().map(|at| &columns[*at]).collect();
         parts.push(draw(&shown, Some(share(&beside, width))));
@@ -70,15 +69,15 @@ fn fit(head: &[&str], rows: &[Vec<String>], width: Option<usize>) -> String {
     parts.join("\n")
 }
 
-/// Widths of a column.
+/// Possible widths of a column, in columns of the terminal.
 struct Column {
-    /// No word is broken.
+    /// Enough that no word is broken.
     words: usize,
-    /// No cell is broken either, unless it is a sentence.
+    /// Also that no cell is broken, except sentences.
     cells: usize,
-    /// Nothing is.
+    /// Also that nothing is broken.
     all: usize,
-    /// Whether it has sentences.
+    /// Whether it holds text, not numbers.
     is_text: bool,
 }
 
@@ -100,7 +99,7 @@ impl Column {
     }
 }
 
-/// The columns from `next` on that fit beside the first: one at least, and never none.
+/// The columns from `next` on that fit beside the first; always at least one.
 fn part(columns: &[Column], next: usize, width: usize) -> Range<usize> {
     let (mut taken, mut end) = (columns.first().map_or(0, |first| first.words), next);
     while let Some(column) = columns.get(end)
@@ -112,16 +111,16 @@ fn part(columns: &[Column], next: usize, width: usize) -> Range<usize> {
     next..end
 }
 
-/// The widths of columns that stand side by side, and the spaces on both sides of each, beside the
-/// one that is between them anyway.
+/// The widths of adjacent columns, and the padding on both sides of each, besides the one space
+/// between them.
 type Widths = (Vec<usize>, u16);
 
-/// What each column has of a width: first its words, then its cells, then those have the rest whose
-/// texts are the longest.
+/// Distributes a width over columns: each gets its widest word; then, in order, its widest cell if
+/// that fits; the rest goes to the columns with the longest texts.
 fn share(columns: &[&Column], width: usize) -> Widths {
     let mut widths: Vec<usize> = columns.iter().map(|column| column.words).collect();
     let (count, cells) = (widths.len(), columns.iter().map(|column| column.cells).sum::<usize>());
-    // Rather close together than broken.
+    // Without padding rather than with broken cells.
     let padding = u16::from(cells + 3 * count - 1 <= width);
     let taken = widths.iter().sum::<usize>() + count - 1 + 2 * usize::from(padding) * count;
     let mut left = width.saturating_sub(taken);
@@ -179,7 +178,7 @@ mod tests {
         vec![row.map(str::to_owned).to_vec(); 2]
     }
 
-    /// Words of a text, without the lines between rows.
+    /// The words of a text, without the lines between rows.
     fn words(text: &str) -> Vec<&str> {
         text.split_whitespace().filter(|word| !word.contains(['─', '═'])).collect()
     }

@@ -1,4 +1,4 @@
-//! The report as tables on a terminal.
+//! The report as text: tables for a terminal.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use farhop_sim::engine::{
 use super::detail;
 use super::table::table;
 
-/// A report, for people.
+/// A report as text.
 pub(super) fn report(report: &Report) -> String {
     let mut out = format!(
         "{} ({}, farhop {}, seed {}): {:.1} s in {:.2} s",
@@ -94,8 +94,8 @@ fn flows(report: &Report) -> String {
     out
 }
 
-/// What came of all flows, over the whole run: goodputs of flows that ran at different times have
-/// no sum.
+/// The total of all flows over the whole run: the goodputs of flows that ran at different times
+/// cannot be added.
 pub(super) fn all_flows(report: &Report) -> String {
     let bytes: u64 = report.flows.iter().map(|flow| flow.delivered_bytes).sum();
     let seconds = report.simulated_s;
@@ -103,7 +103,7 @@ pub(super) fn all_flows(report: &Report) -> String {
     format!("{:.2} MB in the {seconds:.1} s of the run, {rate:.2} Mb/s", bytes as f64 / 1e6)
 }
 
-/// What the application of a flow had of it, in one line, where that is more than a rate.
+/// The result of a flow for its application in one line, if it is more than a rate.
 pub(super) fn remark(flow: &FlowReport) -> Option<String> {
     let name = &flow.name;
     if let Some(call) = &flow.voip {
@@ -135,12 +135,12 @@ pub(super) fn remark(flow: &FlowReport) -> Option<String> {
     }
 }
 
-/// So many of all bytes, which are more.
+/// Some of all bytes, as text; `bytes` is less than `all`.
 fn part(bytes: u64, all: u64) -> String {
     if all < 1_000_000 {
         return format!("{bytes} of {}", counted(all, "byte"));
     }
-    // Cut off, as what is not all of it is not to look so.
+    // Truncated, so that an incomplete transfer does not look complete.
     let [bytes, all] = [bytes, all].map(|bytes| (bytes / 10_000) as f64 / 100.0);
     format!("{bytes:.2} of {all:.2} MB")
 }

@@ -1,5 +1,5 @@
-//! `farhop sim` of a scenario with a `[sweep]`: all its runs on all cores, taken up where they were
-//! left.
+//! `farhop sim` of a scenario with a `[sweep]`: makes all its runs on all cores, and resumes where
+//! an earlier command stopped.
 
 mod points;
 mod store;
@@ -24,11 +24,11 @@ use crate::load::Loaded;
 use crate::progress::{Bar, tell};
 use crate::{Failure, interrupt, report};
 
-/// Runs that start without a question.
+/// Most runs that start without a question.
 const MANY: u64 = 1_000;
-/// How long one of more is tried, to say how long all of them take.
+/// Longest trial of one run, from which the time of all is estimated.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often it is looked for Ctrl-C while nobody answers.
+/// How often Ctrl-C is checked while waiting for an answer.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How to run a sweep.
@@ -37,15 +37,15 @@ pub(crate) struct Options<'a> {
     pub(crate) out: Option<&'a PathBuf>,
     pub(crate) seed: Option<u64>,
     pub(crate) threads: usize,
-    /// Begin anew what the folder holds.
+    /// Drop the runs in the folder, and begin anew.
     pub(crate) fresh: bool,
-    /// Do not ask, however many runs there are.
+    /// Start without asking, however many runs there are.
     pub(crate) yes: bool,
 }
 
-/// What the sweep of a scenario would do, for people.
+/// What the sweep of a scenario would do, as text.
 ///
-/// Fails if a key of it does not exist or a value does not fit there.
+/// Fails if one of its keys does not exist or a value does not fit there.
 pub(crate) fn describe(loaded: &Loaded) -> Result<String, Failure> {
     Ok(Points::build(loaded, None)?.describe())
 }
@@ -55,12 +55,12 @@ pub(crate) fn holds_runs(dir: &Path) -> bool {
     Store::is_in(dir)
 }
 
-/// A finished run, as far as all of them are needed at once.
+/// A finished run, with only what is needed of all runs at once.
 pub(crate) struct Finished {
-    /// The flows, in the order of the scenario, and their goodputs in Mb/s.
+    /// The names of the flows, in the order of the scenario; `goodputs` has theirs, in Mb/s.
     pub(crate) names: Arc<[String]>,
     pub(crate) goodputs: Vec<f64>,
-    /// Where the rest of it is, if it is kept.
+    /// Where the whole report is in the file of the runs, if it is kept.
     place: Option<Place>,
 }
 
@@ -76,8 +76,8 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
         };
         options.out.map(open).transpose()
     };
-    // What is finished need not be asked for. But a sweep that is refused leaves nothing in its
-    // folder, and drops nothing there.
+    // An existing folder is opened before the question, which then counts only the missing runs.
+    // With a new folder or --fresh, a refused sweep must leave nothing there and drop nothing.
     let goes_on = !options.fresh && options.out.is_some_and(|dir| Store::is_in(dir));
     let store = if goes_on { open(&mut finished)? } else { None };
     let left = points.runs() - finished.runs.len() as u64;
@@ -116,7 +116,7 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
     Ok(())
 }
 
-/// Opens the folder of a sweep, with what is finished there.
+/// Opens the folder of a sweep, and adds its finished runs to `finished`.
 fn open_store(
     dir: &Path,
     loaded: &Loaded,
@@ -132,13 +132,13 @@ fn open_store(
                 let text = || serde_json::to_string(&line).expect("a report is plain data");
                 finished.add(index, &line, Some(place), text)
             }
-            // Of another --seed, or of values that the sweep no longer has.
+            // A run of another --seed, or of values that the sweep no longer has.
             None => Ok(()),
         }
     })
 }
 
-/// Writes the tables of all that is finished, reading it run by run.
+/// Writes the tables of all finished runs, reading the runs one by one.
 fn write_tables(dir: &Path, store: &Store, finished: &Runs) -> Result<(), Failure> {
     let bar = Bar::start("tables");
     let mut round = 0;
@@ -160,13 +160,14 @@ fn write_tables(dir: &Path, store: &Store, finished: &Runs) -> Result<(), Failur
     outcome
 }
 
-/// What is finished, by its place, and what of it was printed.
+/// The finished runs by their index, and what of them was printed.
 #[derive(Default)]
 struct Runs {
     runs: BTreeMap<u64, Finished>,
-    /// Lines to be printed, in the order of the runs, whatever the order in which they end.
+    /// The next run to print and the lines that wait: they are printed in the order of the runs,
+    /// not in that in which they end.
     json: Option<(u64, BTreeMap<u64, String>)>,
-    /// The flows of the last one: they are nearly always the same.
+    /// The flows of the last run: nearly all runs have the same ones and share them.
     names: Arc<[String]>,
 }
 
@@ -193,7 +194,7 @@ impl Runs {
         Ok(())
     }
 
-    /// The runs of each point, in order.
+    /// The runs of each point, in the order of the sweep.
     fn by_point(&self, points: &Points) -> Vec<(Values, Vec<&Finished>)> {
         let mut by_point: Vec<(Values, Vec<&Finished>)> = Vec::new();
         let mut last = None;
@@ -219,7 +220,7 @@ fn run_all(
     let trouble = std::sync::Mutex::new(None);
     let job = |place: usize| {
         let run = points.scenario(todo[place]).unwrap_or_else(|failure| {
-            // What runs in its place ends at once, and is not kept.
+            // The base scenario runs instead; it is interrupted at once, and not kept.
             if let Ok(mut trouble) = trouble.lock() {
                 trouble.get_or_insert(failure);
             }
@@ -256,7 +257,7 @@ fn run_all(
     }
 }
 
-/// Says how many runs there are to do and how long they take, from the first one, and asks.
+/// Tells how many runs are left and how long they will take, estimated from the first, and asks.
 fn ask(points: &Points, left: u64, first: u64, threads: usize) -> Result<(), Failure> {
     let length = length_of(points, first)?;
     let job = |_: usize| unreachable!("it is only asked for its threads");
@@ -272,7 +273,7 @@ fn ask(points: &Points, left: u64, first: u64, threads: usize) -> Result<(), Fai
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Err(Failure::Input(miette::miette!("{what}: --yes starts it")));
     }
-    // Whoever cannot read the question can answer it nevertheless.
+    // The user can answer even if the question cannot be printed.
     let _ = write!(std::io::stderr(), "{what}. Start it? [y/N] ");
     match answer()?.trim() {
         "y" | "Y" | "yes" => Ok(()),
@@ -280,7 +281,7 @@ fn ask(points: &Points, left: u64, first: u64, threads: usize) -> Result<(), Fai
     }
 }
 
-/// How long a run takes, in seconds: of one that takes long only the beginning is run.
+/// How long a run takes, in seconds. A long run is only begun, and its length extrapolated.
 fn length_of(points: &Points, index: u64) -> Result<f64, Failure> {
     let scenario = points.scenario(index)?;
     let (begun, reached) = (Instant::now(), Cell::new(0.0_f64));
@@ -300,13 +301,13 @@ fn length_of(points: &Points, index: u64) -> Result<f64, Failure> {
     }
 }
 
-/// A line from whoever was asked. It is read beside this thread, which hears of Ctrl-C meanwhile.
+/// A line from the user. It is read in a thread, so that this one notices Ctrl-C.
 fn answer() -> Result<String, Failure> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut answer = String::new();
         let read = std::io::stdin().read_line(&mut answer);
-        // Nobody waits for it any more after Ctrl-C.
+        // After Ctrl-C nobody waits for it any more.
         let _ = sender.send(read.map(|_| answer));
     });
     loop {
@@ -318,7 +319,7 @@ fn answer() -> Result<String, Failure> {
     }
 }
 
-/// A time, as people say it.
+/// A length of time in a readable unit.
 fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds {
         ..120.0 => (seconds, "s"),

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use crate::load::{self, Files, Loaded};
 use crate::{Failure, interrupt};
 
-/// Points that are tried before anything runs.
+/// Most points whose combination of values is tried before anything runs.
 const TRIED: u64 = 1_000;
 
 /// The points of a sweep: combinations of values, each run with every seed.
@@ -18,7 +18,7 @@ pub(crate) struct Points {
     base: Table,
     sweep: SweepConfig,
     first_seed: u64,
-    /// What is in the files that a scenario names.
+    /// The contents of the files that the scenario names.
     files: Files,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Points {
 pub(crate) type Values = BTreeMap<String, SweepValue>;
 
 impl Points {
-    /// The points of a scenario's sweep. `seed` takes the place of the scenario's own.
+    /// The points of a scenario's sweep. `seed` replaces the scenario's own.
     ///
     /// Fails if a key of the sweep does not exist or a value does not fit there.
     pub(crate) fn build(loaded: &Loaded, seed: Option<u64>) -> Result<Self, Failure> {
@@ -48,8 +48,9 @@ impl Points {
         if problems.is_empty() { Ok(points) } else { Err(loaded.refuse(problems)) }
     }
 
-    /// What is wrong with the keys; else with the first value of each; else with the others. Each
-    /// by itself: with many keys the combinations are many more.
+    /// Problems with the keys; if there are none, with the first value of each key; if there are
+    /// none, with the other values. Each of these is tried with the first values of the other keys,
+    /// as many keys have too many combinations; then some combinations are.
     fn problems(&self) -> Vec<Problem> {
         let first = self.sweep.point(0);
         let mut wrong_keys = self.wrong_keys(&first);
@@ -76,8 +77,8 @@ impl Points {
         if problems.is_empty() { self.wrong_points() } else { problems }
     }
 
-    /// The first point whose values do not fit together, though each fits by itself. Of very many
-    /// points only the first are tried; the others are refused when their turn comes.
+    /// The first point whose values do not fit together, though each fits by itself. Only the first
+    /// `TRIED` points are tried; a later one is refused when it is to run.
     fn wrong_points(&self) -> Vec<Problem> {
         let points = self.sweep.points().unwrap_or(u64::MAX).min(TRIED);
         let mut tried = (0..points).take_while(|_| !interrupt::has_come());
@@ -104,7 +105,7 @@ impl Points {
         problems
     }
 
-    /// The keys whose values are not seen, since a later key puts its own in their place.
+    /// The keys whose values have no effect, because a later key overwrites them.
     fn hidden_keys(&self, first: &[(&str, &SweepValue)]) -> Vec<Problem> {
         let root_of = |values: &[(&str, &SweepValue)]| {
             let mut root = Value::Table(self.base.clone());
@@ -135,7 +136,7 @@ impl Points {
         (0..first.len()).filter(is_hidden).map(problem).collect()
     }
 
-    /// Which of these values is at fault: the one without which the scenario is not refused so.
+    /// Which value causes a refusal: the one without which the scenario is not refused in this way.
     fn culprit(&self, values: &[(&str, &SweepValue)], refusal: &Refusal) -> usize {
         let is_at_fault = |place: &usize| {
             let mut others = values.to_vec();
@@ -145,7 +146,7 @@ impl Points {
         (0..values.len()).find(is_at_fault).unwrap_or(0)
     }
 
-    /// A refusal of a value, at the place of what is wrong in the file.
+    /// A refused value as a problem, at the place in the file that is wrong.
     fn problem(&self, place: usize, index: usize, refusal: Refusal) -> Problem {
         let Some(VaryConfig { key, values }) = self.sweep.vary.get(place) else {
             let Refusal { message, help, .. } = refusal;
@@ -165,7 +166,7 @@ impl Points {
         self.sweep.runs().expect("a sweep without problems can be counted")
     }
 
-    /// How many runs there are, and of what.
+    /// The number of runs, and of what, as text.
     pub(crate) fn describe(&self) -> String {
         let keys = self.sweep.vary.iter().map(|VaryConfig { key, values }| {
             format!("{} of {key}", counted(values.len(), "value"))
@@ -191,12 +192,12 @@ impl Points {
         self.sweep.seeds.at(index % self.seeds(), self.first_seed)
     }
 
-    /// Which run has these values and this seed, if one has.
+    /// The index of the run with these values and this seed, or `None`.
     pub(crate) fn index(&self, values: &Values, seed: u64) -> Option<u64> {
         self.sweep.index(values, seed, self.first_seed)
     }
 
-    /// SHA-256 of each file that a run reads, by its name.
+    /// SHA-256 of each file that the runs read, by its name.
     pub(crate) fn sums(&self) -> BTreeMap<String, String> {
         self.files.sums()
     }
@@ -222,7 +223,7 @@ impl Points {
                 is_of_key: true,
             })?;
         }
-        // As text it is read with the same eyes as a file.
+        // Read from text, so that it is checked just like a file.
         let text = toml::to_string(&root).expect("a table of what files hold");
         let scenario = load::put_together(&text, &self.files).map_err(|(message, help)| {
             let is_of_key = message.starts_with("unknown field");
@@ -237,22 +238,22 @@ impl Points {
     }
 }
 
-/// Keys with their values, as a file has them.
+/// Keys with their values, in TOML.
 fn written(values: &[(&str, &SweepValue)]) -> String {
     let words: Vec<String> = values.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     words.join(", ")
 }
 
-/// Why there is no scenario with some values.
+/// Why a scenario with some values is refused.
 struct Refusal {
     message: String,
     help: String,
-    /// Whether a key is wrong, whatever its values.
+    /// Whether the key itself is wrong, whatever its value.
     is_of_key: bool,
 }
 
 /// Puts a value where a key leads: `a.b`, `list[0].c`, `list[name].c`, `list[*].c`. Tables on the
-/// way that the file leaves out are made.
+/// way that are missing are created.
 ///
 /// Fails with what is wrong and what would be right.
 fn put(at: &mut Value, key: &str, value: &Value) -> Result<(), (String, String)> {
@@ -310,7 +311,7 @@ fn put(at: &mut Value, key: &str, value: &Value) -> Result<(), (String, String)>
     }
 }
 
-/// What may stand in the brackets behind the name of a list.
+/// What may be in the brackets after the name of a list.
 fn places(list: &[Value]) -> String {
     let names = list.iter().filter_map(|element| element.get("name")?.as_str());
     let mut places: Vec<String> = names.map(str::to_owned).collect();
@@ -323,7 +324,7 @@ fn places(list: &[Value]) -> String {
     format!("right would be: in the brackets {}", places.join(", "))
 }
 
-/// What is said of a list that is not there, and of those that are.
+/// The error for a list that does not exist, and the lists that do.
 fn no_list(table: &Table, name: &str) -> (String, String) {
     let lists = table.iter().filter(|(_, list)| is_list(list)).map(|(name, _)| name.as_str());
     let lists: Vec<&str> = lists.collect();
@@ -334,7 +335,7 @@ fn no_list(table: &Table, name: &str) -> (String, String) {
     (format!("the scenario has no [[{name}]]"), help)
 }
 
-/// Whether this is a list of tables.
+/// Whether a value is a list of tables.
 fn is_list(value: &Value) -> bool {
     value.as_array().is_some_and(|list| list.iter().all(Value::is_table))
 }
@@ -370,8 +371,8 @@ mod tests {
         assert_eq!(after(text, "name.x", "q"), Err("there is no key 'x' there".into()));
     }
 
-    /// A scenario with a sweep: what its problems are, as the text at their places, what is wrong
-    /// and what would be right.
+    /// The problems of a scenario with this sweep: the text at each place, what is wrong, and what
+    /// would be right.
     fn said(vary: &str) -> String {
         let text = format!(
             "name = \"x\"\nnode = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n[[link]]\n\
@@ -384,7 +385,7 @@ mod tests {
         std::fs::remove_file(&file).expect("it was made");
         match Points::build(&loaded, None) {
             Ok(points) => points.describe(),
-            // The width of the terminal breaks lines, marked at the side.
+            // Long lines are broken at the width of the terminal, with a mark at the side.
             Err(Failure::Input(report)) => {
                 let text = format!("{report:?}");
                 text.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
@@ -437,7 +438,7 @@ mod tests {
                  [[sweep.vary]]\nkey = \"{second}.loss\"\nvalues = [0, 0.2]\n"
             ))
         };
-        // Where there is one link, both keys mean it.
+        // There is only one link, so both keys mean it.
         for (first, second) in [("link[0]", "link[*]"), ("link[*]", "link[0]")] {
             let said = both(first, second);
             let words = format!("{first}.loss: a later key puts its values");

@@ -1,5 +1,5 @@
-//! What a sweep keeps in its folder, so that it can be taken up again: the scenario, what else the
-//! runs were made of, and a line of JSON for each finished run.
+//! What a sweep keeps in its folder so that it can resume: the scenario, what else the runs depend
+//! on, and a JSON line for each finished run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -17,11 +17,11 @@ use crate::{Failure, whole};
 
 /// File of the finished runs.
 pub(super) const RUNS: &str = "runs.jsonl";
-/// File of the scenario that they belong to.
+/// File of the scenario of the runs.
 const SCENARIO: &str = "scenario.toml";
-/// File of what else they were made of.
+/// File of what else the runs depend on.
 const MADE_BY: &str = "made-by.json";
-/// What may be done with a folder that holds something else.
+/// Advice for a folder that holds something else.
 const ELSE: &str = "choose another folder, or --fresh to drop them";
 
 /// One finished run.
@@ -29,12 +29,12 @@ const ELSE: &str = "choose another folder, or --fresh to drop them";
 pub(crate) struct Line {
     /// The values of the sweep's keys.
     pub(crate) point: Values,
-    /// What came of it.
+    /// The run's report.
     #[serde(flatten)]
     pub(crate) report: Report,
 }
 
-/// What runs are made of besides their scenario: of anything else they would come out differently.
+/// What the runs depend on besides their scenario: if any of it differs, so may the results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct MadeBy {
     version: String,
@@ -45,13 +45,13 @@ pub(super) struct MadeBy {
 }
 
 impl MadeBy {
-    /// This program, and files by their sums.
+    /// This program, and the given files with their SHA-256.
     pub(super) fn this(files: BTreeMap<String, String>) -> Result<Self, Failure> {
         let (version, program) = (env!("CARGO_PKG_VERSION").into(), program_sum()?);
         Ok(Self { version, program, files })
     }
 
-    /// Whose the runs of `other` are, if not ours.
+    /// How the origin of the runs of `other` differs from this one, if it does.
     fn differs(&self, other: &Self) -> Option<String> {
         if self.version != other.version && !other.version.is_empty() {
             return Some(format!("version {}", other.version));
@@ -65,33 +65,33 @@ impl MadeBy {
     }
 }
 
-/// SHA-256 of this program, even where another file has its name by now.
+/// SHA-256 of the running program, even if another file has its path by now.
 pub(crate) fn program_sum() -> Result<String, Failure> {
     Ok(sum_file(&File::open("/proc/self/exe")?, &mut |_| true)?.0)
 }
 
-/// Where the line of a run is in the file.
+/// Where the line of a run is in the file, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     at: u64,
     bytes: usize,
 }
 
-/// The folder of a sweep, which no other program works in. Where no run is finished, what was made
-/// there goes again.
+/// The folder of a sweep, locked against other programs. If no run is finished, the files that were
+/// created there are removed on drop.
 pub(super) struct Store {
     dir: PathBuf,
     file: File,
     end: u64,
-    /// Files that were not there before, the one that is locked last: as long as it is there,
-    /// nobody else makes the others.
+    /// Files that did not exist before; the locked one is last, since nobody else creates the
+    /// others while it exists.
     made: Vec<PathBuf>,
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
         if self.end == 0 {
-            // What is left of an empty sweep is in nobody's way.
+            // Leftovers of an empty sweep do no harm.
             let _ = self.made.iter().try_for_each(fs::remove_file);
         }
     }
@@ -103,11 +103,11 @@ impl Store {
         fs::metadata(dir.join(RUNS)).is_ok_and(|file| file.len() > 0)
     }
 
-    /// Opens a folder, or makes it, and shows the runs that are finished there. A line that was cut
-    /// off is taken away.
+    /// Opens or creates a folder, and calls `found` with each finished run. An incomplete last line
+    /// is removed.
     ///
-    /// Fails if another program works there, or if it holds what is no run of this sweep and this
-    /// program, unless all is to go.
+    /// Fails if another program works in the folder. Without `fresh`, also if its runs are not of
+    /// this sweep or this program.
     pub(super) fn open(
         dir: &Path,
         scenario: &str,
@@ -122,7 +122,7 @@ impl Store {
         fs::create_dir_all(dir).map_err(fail)?;
         let path = dir.join(RUNS);
         let file = lock(&path, &mut open_runs).map_err(fail)?;
-        // Only now: before, another program may have had them, and taken them away at its end.
+        // Only after locking: before, another program may have had these files, and removed them.
         let is_new = |other: &PathBuf| !other.exists();
         let made = [SCENARIO, MADE_BY].map(|name| dir.join(name)).into_iter().filter(is_new);
         let is_empty = file.metadata().map_err(fail)?.len() == 0;
@@ -143,7 +143,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Fails if the runs there were made of anything else.
+    /// Fails if the runs in the folder depend on anything else than the new ones.
     fn refuse_foreign_runs(&self, scenario: &str, made_by: &MadeBy) -> Result<(), Failure> {
         let known = fs::read_to_string(self.dir.join(SCENARIO)).unwrap_or_default();
         let before = fs::read_to_string(self.dir.join(MADE_BY)).unwrap_or_default();
@@ -161,7 +161,7 @@ impl Store {
         )))
     }
 
-    /// Shows the lines that are whole.
+    /// Calls `found` with each complete line.
     fn read(
         &mut self,
         found: &mut dyn FnMut(Line, Place) -> Result<(), Failure>,
@@ -209,7 +209,7 @@ fn open_runs(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(true).open(path)
 }
 
-/// Opens the file of the runs for this program alone.
+/// Opens the file of the runs, and locks it for this program.
 fn lock(path: &Path, open: &mut dyn FnMut(&Path) -> io::Result<File>) -> io::Result<File> {
     const ATTEMPTS: usize = 10;
     for _ in 0..ATTEMPTS {
@@ -219,8 +219,8 @@ fn lock(path: &Path, open: &mut dyn FnMut(&Path) -> io::Result<File>) -> io::Res
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) => break,
         }
-        // Whoever had the lock may have removed the file after it was opened here: then it has no
-        // name any more, and the runs in it would be lost.
+        // The holder of the lock may have removed the file after it was opened here: then it has no
+        // name any more, and runs written to it would be lost.
         let key = |data: fs::Metadata| (data.dev(), data.ino());
         if fs::metadata(path).map(key).ok() == Some(key(file.metadata()?)) {
             return Ok(file);
@@ -229,8 +229,8 @@ fn lock(path: &Path, open: &mut dyn FnMut(&Path) -> io::Result<File>) -> io::Res
     Err(io::Error::other("another farhop makes the runs of a sweep there"))
 }
 
-/// Whether runs of one of two scenarios, with the same values of the sweep's keys and the same
-/// seed, are runs of the other: a sweep may have got more values and seeds, or lost some.
+/// Whether runs of one scenario are also runs of the other, given the same values of the sweep's
+/// keys and the same seed. The values and seeds of the sweep itself may differ.
 fn is_same_but_for_sweep(known: &str, scenario: &str) -> bool {
     let of_runs = |text: &str| {
         let mut table = text.parse::<toml::Table>().ok()?;
@@ -240,7 +240,8 @@ fn is_same_but_for_sweep(known: &str, scenario: &str) -> bool {
     known == scenario || of_runs(known).is_some_and(|known| Some(known) == of_runs(scenario))
 }
 
-/// Makes a file what it is to be, in one step: without it finished runs are nobody's.
+/// Writes a file atomically, unless it has this content: without it, finished runs belong to
+/// nothing.
 fn put(path: &Path, text: &str) -> io::Result<()> {
     if fs::read(path).is_ok_and(|known| known == text.as_bytes()) {
         return Ok(());
@@ -248,7 +249,7 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
     whole::write(path, text.as_bytes())
 }
 
-/// Fails if there is a scenario in the folder that no sweep has put there.
+/// Fails if the folder has a scenario file that no sweep has put there.
 fn refuse_foreign_scenario(dir: &Path, scenario: &str) -> Result<(), Failure> {
     let path = dir.join(SCENARIO);
     let is_ours = dir.join(MADE_BY).exists() || Store::is_in(dir);
@@ -278,7 +279,7 @@ mod tests {
             match opened {
                 // The other program, which had no run, ends.
                 1 => fs::remove_file(path)?,
-                // One more, which also makes it anew.
+                // Another program creates it anew.
                 2 => fs::remove_file(path).and_then(|()| fs::write(path, ""))?,
                 _ => {}
             }

@@ -1,5 +1,5 @@
-//! Beyond the paper: blocks as they are by default against what the air could carry, and over five
-//! hops of 90 m against CUBIC of today with the usual seven attempts.
+//! Beyond the paper: blocks with our default settings, compared with what the air could carry and,
+//! over five hops of 90 m, with today's CUBIC at the usual seven attempts.
 
 use farhop_proto::link::plain::PlainConfig;
 use farhop_proto::stack::{
@@ -14,12 +14,13 @@ use crate::{At, Case, Effort, Figure, Findings, Places, Results, Target};
 pub(super) const TARGETS: &[Target] =
     &[Target { id: "H-BEYOND", title: "beyond the paper, as it is by default", cases, judge }];
 
-/// Payload of a full datagram.
+/// Payload of a full datagram, in bytes.
 const DATAGRAM: usize = 1_472;
 /// Sizes of small files, in bytes.
 const SMALL: [u64; 4] = [1_000, 2_000, 4_000, 8_000];
 
-/// UDP that goes as frames of blocks do: in the background, without MAC acknowledgement, in TXOPs.
+/// UDP under the conditions of block frames: in the background category, without MAC
+/// acknowledgement, in TXOPs.
 fn udp(rate_mbps: Option<f64>) -> Net {
     Net::pair(0.0).with(|scenario| {
         let background = scenario.radio.access.background.clone();
@@ -47,11 +48,11 @@ fn one_hop(key: &str, loss: LossConfig) -> Case {
         scenario.link[0].loss = Some(loss);
         settled(scenario);
     });
-    // A megabyte takes seconds there.
+    // A megabyte takes seconds on this link.
     net.for_s(180.0).case(format!("beyond/{key}"))
 }
 
-/// Loss of each of five hops.
+/// Loss on each of the five hops.
 const FIVE: [(&str, f64); 2] = [("clean", 0.0), ("lossy", 0.3)];
 
 fn five(carrier: Carrier, (key, loss): (&str, f64)) -> Case {
@@ -85,7 +86,8 @@ fn cases(effort: Effort) -> Vec<Case> {
     cases
 }
 
-/// How much longer a small file takes than datagrams one after the other, in round trips of one.
+/// How much longer a small file takes than its datagrams sent one after the other, in round-trip
+/// times of a datagram.
 fn small(at: At<'_>, bytes: u64) -> f64 {
     let delay = at.report("beyond/udp-alone").flows[0].delay_ms.map_or(f64::NAN, |all| all.mean);
     let datagrams = bytes.div_ceil(DATAGRAM as u64) as f64;

@@ -1,4 +1,4 @@
-//! Five hops from corner to corner.
+//! Five hops, from corner to corner of the testbed and in a chain.
 
 use super::network::{self, Carrier, FILE, Net, kbps, names};
 use super::testbed::CORNERS;
@@ -38,7 +38,7 @@ fn f7b(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// When the fourth of six nodes fails, and for how long, in seconds.
+/// When the fourth of the six nodes fails and when it recovers, in seconds.
 const FAILS: [f64; 2] = [12.0, 22.0];
 
 fn x1_cases(_: Effort) -> Vec<Case> {
@@ -50,7 +50,7 @@ fn x1_cases(_: Effort) -> Vec<Case> {
             to_s: FAILS[1],
             ..Default::default()
         });
-        // Whole blocks at the relays, so that it is known which hops were done.
+        // Relays pass on whole blocks only, so that it is known which hops were complete.
         scenario.stack.hop.as_mut().expect("every net has it").pipeline = Some(false);
     });
     vec![net.case("x1")]
@@ -61,7 +61,7 @@ fn x1(_: Effort, results: &Results) -> Findings {
     let came =
         results.of("x1", |report| report.flows[0].delivered_bytes as f64 / FILE as f64 * 2.0);
     found.add("came", came);
-    // Nobody is hidden from the first hop but by nodes behind the failure.
+    // Only nodes at and behind the failure are hidden from the first hop.
     let again = |at: At<'_>| {
         let hop = &at.report("x1").nodes[0].layers["hop"];
         let passed = hop["blocks_passed_on"] as f64;

@@ -1,4 +1,4 @@
-//! Downloads from a server on the wire through a gateway.
+//! Downloads from a wired server through a gateway.
 
 use farhop_proto::stack::{
     Congestion, FlowConfig, FlowKind, NodeConfig, Onward, RadioLinkConfig, RadioOverride,
@@ -12,11 +12,11 @@ use crate::{At, Case, Effort, Findings, Results, Target};
 pub(super) const TARGETS: &[Target] =
     &[Target { id: "H-F12", title: "downloads through a gateway", cases, judge }];
 
-/// What carries them.
+/// The transports of the downloads.
 const WAYS: [&str; 4] = ["hop", "tcp", "split", "split-westwood"];
 const NAMES: [&str; 4] = ["Hop", "TCP", "split TCP", "split Westwood+"];
 
-/// The gateway, which stands in a corner, and three nodes that are five hops away from it.
+/// The gateway, in a corner, and three nodes that are five hops away from it.
 fn places() -> (u16, Vec<u16>) {
     let readers = |gateway| (1..=NODES).filter(move |node| hops(gateway, *node) == 5);
     let far = |gateway: &u16| readers(*gateway).count();
@@ -24,7 +24,7 @@ fn places() -> (u16, Vec<u16>) {
     (gateway, readers(gateway).take(3).collect())
 }
 
-/// 100 Mb/s and 20 ms there and back, without losses.
+/// A wire of 100 Mb/s with a round-trip time of 20 ms, without losses.
 fn wire(gateway: &str) -> RadioLinkConfig {
     let own = serde_json::json!({ "phy": "wire", "rate_mbps": 100 });
     let own: RadioOverride = serde_json::from_value(own).expect("a setting of radios");

@@ -24,13 +24,14 @@ pub(super) const TARGETS: &[Target] = &[
     Target { id: "H-T5", title: "a call beside five flows", cases: t5_cases, judge: t5 },
 ];
 
-/// How long files between far nodes are given, in seconds. It is not printed, and chosen by what is
-/// printed of the baselines in H-T1 and H-F9c alone: an index of 0.06 for DTN, of which two files
-/// of 30 must have come, 0.35 and 0.32 for TCP and stitched TCP, and a third of TCP's flows with
-/// next to nothing.
+/// How much time files between far nodes get, in seconds. The paper does not print it. It is chosen
+/// only by what the paper prints of the baselines in H-T1 and H-F9c: an index of 0.06 for DTN, so
+/// two files of 30 must have arrived, 0.35 and 0.32 for TCP and stitched TCP, and a third of TCP's
+/// flows with next to nothing.
 const F9_S: f64 = 500.0;
 
-/// Draws the ends of all flows of a scenario anew, from pairs so many hops apart.
+/// Draws the ends of all flows of a scenario anew, from pairs that are `least` to `most` hops
+/// apart.
 fn draw_ends(scenario: &mut Scenario, seed: u64, least: u8, most: u8) {
     let all = pairs(least, most);
     let mut rng = Seed(seed).stream("ends");
@@ -58,7 +59,7 @@ fn with_flows(net: Net, count: usize, carrier: Carrier, bytes: Option<u64>) -> N
     })
 }
 
-/// Files between nodes two hops apart or more.
+/// Files between nodes that are two or more hops apart, once `draw_far` has drawn their ends.
 fn far_files(count: usize, carrier: Carrier) -> Net {
     with_flows(Net::testbed(), count, carrier, Some(FILE)).for_s(F9_S)
 }
@@ -67,8 +68,8 @@ fn f9_key(carrier: Carrier) -> String {
     format!("f9/{}", carrier.name())
 }
 
-/// Hop whose nodes hear the strongest neighbour first: the paper calls both this and the draw by
-/// signal its default (`hop.md` 7).
+/// Hop with nodes that answer the neighbour with the strongest signal first: the paper calls both
+/// this and the weighted draw by signal its default (`hop.md` 7).
 const F9_BEST: &str = "f9/best";
 
 fn f9_cases(_: Effort) -> Vec<Case> {
@@ -78,7 +79,7 @@ fn f9_cases(_: Effort) -> Vec<Case> {
     cases.map(|case| case.vary(draw_far)).collect()
 }
 
-/// The same with blocks as they are by default, and TCP.
+/// The same flows with our default settings of blocks, and with TCP.
 pub(super) const PRODUCT: [&str; 2] = ["f9/product", "f9/tcp"];
 
 pub(super) fn for_product(_: Effort) -> Vec<Case> {
@@ -115,7 +116,7 @@ fn f9a(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// 30 flows by whom nodes hear first.
+/// A table of 30 flows by the way of withholding.
 fn whom_they_hear(results: &Results) -> crate::Table {
     let ways = [("drawn by signal", f9_key(Carrier::Hop)), ("best link", F9_BEST.into())];
     let rows = ways.map(|(name, key)| {
@@ -137,7 +138,8 @@ fn whom_they_hear(results: &Results) -> crate::Table {
     }
 }
 
-/// Mean goodput of the flows of each number of hops, over all seeds; five and more are one.
+/// Mean goodput of the flows by their number of hops, over all seeds; five and more hops count as
+/// five.
 fn by_hops(results: &Results, carrier: Carrier) -> BTreeMap<u8, f64> {
     let mut sums: BTreeMap<u8, (f64, f64)> = BTreeMap::new();
     results.each_seed(|at| {
@@ -167,7 +169,7 @@ fn f9b(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// The share of the flows that have less than 5% of the mean goodput, in percent.
+/// The share of flows with less than 5% of the mean goodput, in percent.
 pub(super) fn starved(report: &Report) -> f64 {
     let least = mean_kbps(report) * 0.05;
     let few = report.flows.iter().filter(|flow| kbps(flow) < least).count();
@@ -196,7 +198,7 @@ fn f9c(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// Jain's index of goodputs times hops (`hop.md` 13).
+/// Jain's index of goodput times hops (`hop.md` 13).
 pub(super) fn fairness(report: &Report) -> f64 {
     let share = |flow: &FlowReport| kbps(flow) * f64::from(flow_hops(flow));
     jain(&report.flows.iter().map(share).collect::<Vec<f64>>())
@@ -215,16 +217,16 @@ fn t1(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// Without either, with withholding, with both.
+/// Hop without either part, with withholding, and with both.
 const PARTS: [&str; 3] = ["basic", "withholding", "both"];
-/// The same in the legend.
+/// Their names in the legend.
 const PARTS_NAMES: [&str; 3] = ["basic Hop", "with withholding", "with back-pressure as well"];
 const F10_FLOWS: [usize; 3] = [1, 10, 30];
 
 fn f10_cases(_: Effort) -> Vec<Case> {
     let set = |hop: &mut HopConfig, part: &str| {
         hop.ahead = Ahead::Always;
-        // Not in the paper, and no part of what is taken apart here.
+        // Not in the paper, so not one of the parts that are compared here.
         hop.yields = false;
         hop.withhold = if part == "basic" { Withhold::Never } else { hop.withhold };
         hop.high_blocks = if part == "both" { hop.high_blocks } else { 1_000 };
@@ -262,7 +264,8 @@ fn f10(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// 35% below 10 KB, 60% below 100 KB, the rest below 1 MB, evenly in each class.
+/// Sizes of a web mix: 35% up to 10 KB, 60% up to 100 KB, the rest up to 1 MB, uniform in each
+/// class.
 fn draw_web(scenario: &mut Scenario, seed: u64) {
     draw_ends(scenario, seed, 1, u8::MAX);
     let mut rng = Seed(seed).stream("sizes");
@@ -278,7 +281,7 @@ fn draw_web(scenario: &mut Scenario, seed: u64) {
     }
 }
 
-/// Within how long the flows of the web mix start, in seconds.
+/// The flows of the web mix start within this time, in seconds.
 const WEB_S: f64 = 5.0;
 
 fn f11_cases(_: Effort) -> Vec<Case> {
@@ -289,7 +292,7 @@ fn f11_cases(_: Effort) -> Vec<Case> {
     vec![case(Carrier::Hop), case(Carrier::Tcp)]
 }
 
-/// Sizes up to which files are counted together, in bytes.
+/// Classes of file sizes that are counted together, in bytes.
 const CLASSES: [(&str, u64, u64); 3] =
     [("small", 0, 10_000), ("middle", 10_000, 20_000), ("large", 20_000, u64::MAX)];
 
@@ -315,7 +318,7 @@ fn f11(_: Effort, results: &Results) -> Findings {
         let median = gains.get(gains.len() / 2).copied().unwrap_or(f64::NAN);
         found.add(*key, Estimate::exact(median));
     }
-    // Two ranges are printed: 6 to 16 below 10 KB, 4 to 7 up to 20 KB.
+    // The paper prints two ranges: 6 to 16 below 10 KB, 4 to 7 up to 20 KB.
     let ends =
         |[small, middle]: [f64; 2]| [(1e3, small), (1e4, small), (1e4, middle), (2e4, middle)];
     let series = vec![
@@ -352,7 +355,7 @@ fn t2_cases(effort: Effort) -> Vec<Case> {
     T2.map(case).to_vec()
 }
 
-/// Mean of the goodputs of the files, and fairness (`hop.md` 13).
+/// Mean goodput of the files, and fairness (`hop.md` 13).
 fn t2(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let of = |at: At<'_>, what: &str| mean_kbps(at.report(&format!("t2/{what}")));
@@ -377,7 +380,7 @@ fn t2(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// Flows start when OLSR has converged, in seconds.
+/// Flows start when OLSR has converged, at this time in seconds.
 const CONVERGED_S: f64 = 60.0;
 
 fn t3_cases(effort: Effort) -> Vec<Case> {
@@ -395,8 +398,8 @@ fn t3_cases(effort: Effort) -> Vec<Case> {
     ["hop", "ip", "tcp"].map(case).to_vec()
 }
 
-/// Share of the transfers of a block to the next hop of which another node had to pass on any
-/// frame, in percent.
+/// Share of the transfers of a block to its next hop in which another node had to forward frames,
+/// in percent.
 fn passed_on(report: &Report) -> f64 {
     let sum = |counter: &str| -> u64 {
         let of = |node: &NodeReport| node.layers.get("hop")?.get(counter).copied();
@@ -408,7 +411,7 @@ fn passed_on(report: &Report) -> f64 {
 fn t3(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let of = |at: At<'_>, what: &str| mean_kbps(at.report(&format!("t3/{what}"))).max(1e-3);
-    // What is printed was measured with the next hop as an address of IP (`hop.md` 9).
+    // The printed numbers were measured with an IP address as the next hop (`hop.md` 9).
     found.add("gain", results.over_seeds(|at| of(at, "ip") / of(at, "tcp")));
     let fair = |at: At<'_>| fairness(at.report("t3/ip")) - fairness(at.report("t3/tcp"));
     found.add("fairness", results.over_seeds(fair));
@@ -417,7 +420,7 @@ fn t3(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// Five flows of three hops, and a call of three.
+/// Five flows over three hops, and a call over three.
 fn draw_three(scenario: &mut Scenario, seed: u64) {
     draw_ends(scenario, seed, 3, 3);
 }
@@ -432,7 +435,7 @@ fn t5_cases(effort: Effort) -> Vec<Case> {
             call.voip = Some(VoipConfig { extra_ms: 30.0, ..VoipConfig::default() });
             scenario.flow.push(call);
         });
-        // As long as the other tables: a block counts only once it is whole.
+        // As long as the other tables, as a block counts only once it is complete.
         net.seconds(effort, 600.0).case(format!("t5/{}", carrier.name())).vary(draw_three)
     };
     vec![case(Carrier::Hop), case(Carrier::Tcp)]

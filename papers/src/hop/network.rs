@@ -1,4 +1,4 @@
-//! The calibration, and scenarios put together from it.
+//! The calibration, and the scenarios built from it.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ use crate::{Case, Effort, Estimate, Figure, Series};
 /// The constants of the paper's boards.
 pub(super) const CALIBRATION: &str = include_str!("calibration.toml");
 
-/// What the file says.
+/// The contents of the calibration file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Calibration {
@@ -37,18 +37,18 @@ pub(super) static CALIBRATED: LazyLock<Calibration> =
 /// A file of the paper, in bytes.
 pub(super) const FILE: u64 = 10_000_000;
 
-/// Settings of the MAC for TCP (`hop.md` 10).
+/// MAC settings for TCP (`hop.md` 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mac {
     /// No TXOP, 11 retries.
     Default,
     /// TXOP, 11 retries.
     Txop,
-    /// TXOP, 100 retries: the best one, for all but Fig. 7a.
+    /// TXOP, 100 retries: the best setting, used everywhere but in Fig. 7a.
     Persistent,
 }
 
-/// What carries files.
+/// The transport of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Carrier {
     Hop,
@@ -59,10 +59,10 @@ pub(super) enum Carrier {
 
 impl Carrier {
     pub(super) const ALL: [Self; 4] = [Self::Hop, Self::Tcp, Self::Stitched, Self::Dtn];
-    /// Those that Hop is compared with.
+    /// The transports that Hop is compared with.
     pub(super) const OTHERS: [Self; 3] = [Self::Tcp, Self::Stitched, Self::Dtn];
 
-    /// As it is called in the names of runs and rows.
+    /// Its name in the names of runs and rows.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Hop => "hop",
@@ -72,7 +72,7 @@ impl Carrier {
         }
     }
 
-    /// As it is written in figures and tables.
+    /// Its name in figures and tables.
     pub(super) const fn title(self) -> &'static str {
         match self {
             Self::Hop => "Hop",
@@ -83,7 +83,7 @@ impl Carrier {
     }
 }
 
-/// A network that is being put together.
+/// A network under construction.
 #[derive(Clone, Debug)]
 pub(super) struct Net(Scenario);
 
@@ -99,14 +99,14 @@ impl Net {
         Self::of(TESTBED.scenario())
     }
 
-    /// Two nodes, `n1` and `n2`, that lose this fraction of all frames.
+    /// Two nodes, `n1` and `n2`, with this loss of all frames.
     pub(super) fn pair(loss: f64) -> Self {
         Self::chain(1, loss)
     }
 
-    /// Nodes `n1`, `n2` and so on 90 m apart, that are received by their neighbours and sensed up
-    /// to 220 m, so that those three hops apart are hidden; this fraction of all frames is lost on
-    /// every hop.
+    /// Nodes `n1`, `n2` and so on in a chain, 90 m apart. A node is received by its neighbours and
+    /// sensed up to 220 m, so nodes three hops apart are hidden from each other. Every hop loses
+    /// this fraction of all frames.
     pub(super) fn chain(hops: usize, loss: f64) -> Self {
         let text = "name = \"chain\"\nlayout = [{ kind = \"chain\", name = \"n\", count = 2, \
                     spacing_m = 90 }]\n\
@@ -129,23 +129,23 @@ impl Net {
         Self::of(scenario)
     }
 
-    /// Another scenario than can be made of the rest.
+    /// Changes the scenario in ways that the other methods do not offer.
     pub(super) fn with(mut self, change: impl FnOnce(&mut Scenario)) -> Self {
         change(&mut self.0);
         self
     }
 
-    /// The blocks as calibrated but for a change that a row is about.
+    /// Changes the calibrated settings of blocks, as a row requires.
     pub(super) fn blocks(self, change: impl FnOnce(&mut HopConfig)) -> Self {
         self.with(|scenario| change(scenario.stack.hop.as_mut().expect("every net has it")))
     }
 
-    /// Blocks as they are by default, and not as in the paper.
+    /// Uses our default settings of blocks instead of the paper's.
     pub(super) fn product(self) -> Self {
         self.blocks(|hop| *hop = HopConfig::default())
     }
 
-    /// How the MAC treats TCP.
+    /// Sets the MAC for TCP.
     pub(super) fn mac(self, mac: Mac) -> Self {
         self.with(|scenario| {
             let attempts = if mac == Mac::Persistent { 101 } else { CALIBRATED.radio.attempts };
@@ -156,29 +156,30 @@ impl Net {
         })
     }
 
-    /// Adds a file between two nodes of a chain or, by their numbers, of the testbed.
+    /// Adds a file transfer between two nodes of a chain or of the testbed, by their names.
     pub(super) fn file(self, carrier: Carrier, [from, to]: [&str; 2], bytes: u64) -> Self {
         self.with(|scenario| scenario.flow.push(file(carrier, from, to, Some(bytes))))
     }
 
-    /// Adds a flow without an end.
+    /// Adds a flow that never ends.
     pub(super) fn stream(self, carrier: Carrier, [from, to]: [&str; 2]) -> Self {
         self.with(|scenario| scenario.flow.push(file(carrier, from, to, None)))
     }
 
-    /// A run of so many seconds, or of fewer where it has to be quick.
+    /// Sets the length of the run in seconds, which is shorter in quick runs.
     pub(super) fn seconds(self, effort: Effort, full: f64) -> Self {
         self.with(|scenario| scenario.duration_s = effort.seconds(full))
     }
 
-    /// A run of so many seconds, whatever the effort: what waits costs nothing.
+    /// Sets the length of the run in seconds, also for quick runs: idle time costs nothing.
     pub(super) fn for_s(self, seconds: f64) -> Self {
         self.with(|scenario| scenario.duration_s = seconds)
     }
 
-    /// The network under a name.
+    /// The network as a case with this name.
     pub(super) fn case(self, key: impl Into<String>) -> Case {
-        // The 100 retries are for TCP: control of blocks has those of the card at most.
+        // The 100 retries are for TCP: control messages of blocks have at most the retries of the
+        // card.
         let has_blocks = self.0.flow.iter().any(FlowConfig::has_blocks);
         let most = if has_blocks { CALIBRATED.radio.attempts } else { u8::MAX };
         Case::new(
@@ -193,7 +194,7 @@ impl Net {
     }
 }
 
-/// A flow of a file, or of as much as goes.
+/// A flow with a file, or without an end.
 pub(super) fn file(carrier: Carrier, from: &str, to: &str, bytes: Option<u64>) -> FlowConfig {
     let flow = FlowConfig {
         name: format!("{from} to {to}"),
@@ -235,7 +236,7 @@ pub(super) fn kbps(flow: &FlowReport) -> f64 {
     flow.goodput_mbps * 1e3
 }
 
-/// The goodputs of what is compared, in kb/s.
+/// A figure of the goodputs of what is compared, in kb/s.
 pub(super) fn goodputs(
     target: &str,
     title: &str,
@@ -246,8 +247,8 @@ pub(super) fn goodputs(
     Figure::new(target, title, "", "goodput, kb/s", series).over_names(names)
 }
 
-/// How many times what Hop carries is of what others do, with what was printed of some of them:
-/// absolute goodputs were not.
+/// A figure of the gains of Hop over the others, with the printed gains: the paper prints no
+/// absolute goodputs.
 pub(super) fn gains(
     target: &str,
     title: &str,
@@ -261,7 +262,7 @@ pub(super) fn gains(
     figure.over_names(names).further("gain")
 }
 
-/// Jain's index of some shares.
+/// Jain's fairness index.
 pub(super) fn jain(shares: &[f64]) -> f64 {
     let (sum, squares) =
         shares.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));

@@ -1,4 +1,4 @@
-//! Constants, and control frames by the block.
+//! Constants, and the control frames of a block.
 
 use farhop_proto::routing::olsr::OlsrConfig;
 use farhop_proto::stack::Codec;
@@ -15,7 +15,7 @@ pub(super) const TARGETS: &[Target] = &[
     Target { id: "H-X2", title: "what control costs in air", cases: f2_cases, judge: x2 },
 ];
 
-/// Blocks of a megabyte over one hop without losses, and TCP.
+/// Blocks of a megabyte over one hop without losses, and TCP for comparison.
 fn f2_cases(_: Effort) -> Vec<Case> {
     let case = |carrier: Carrier| {
         let net = Net::pair(0.0).file(carrier, ["n1", "n2"], FILE).for_s(60.0);
@@ -35,13 +35,13 @@ fn megabytes(report: &Report) -> f64 {
     report.flows[0].delivered_bytes as f64 / f64::from(1 << 20)
 }
 
-/// Messages of blocks and their MAC acknowledgements.
+/// Control messages of blocks and MAC acknowledgements, per megabyte.
 fn of_hop(report: &Report) -> f64 {
     let messages = sum(report, "hop", "requests") + sum(report, "hop", "answers");
     (messages + sum(report, "radio", "acks_sent")) / megabytes(report)
 }
 
-/// Segments that acknowledge, and MAC acknowledgements.
+/// TCP acknowledgements and MAC acknowledgements, per megabyte.
 fn of_tcp(report: &Report) -> f64 {
     let segments = report.nodes[1].layers["flows"]["sent"] as f64;
     (segments + sum(report, "radio", "acks_sent")) / megabytes(report)
@@ -58,8 +58,8 @@ fn f2(_: Effort, results: &Results) -> Findings {
 
 fn f5(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
-    // The first block goes with its request; each other one has a request before its frames and one
-    // after them.
+    // The first block is sent right after its request; every other one has a request before its
+    // frames and one after them.
     let blocks = |report: &Report| sum(report, "hop", "blocks_delivered");
     let requests = |report: &Report| sum(report, "hop", "requests") / (blocks(report) * 2.0 - 1.0);
     found.add("requests", results.of("f2/hop", requests));
@@ -91,7 +91,8 @@ fn n3(_: Effort, _: &Results) -> Findings {
 
 fn x2(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
-    // What is not a frame of a block: each of those takes as long as any other but the last.
+    // Air time that is not spent on frames of blocks; these all take equally long, but for the last
+    // one.
     let share = |report: &Report| {
         let frame_us = CALIBRATED
             .radio
@@ -110,5 +111,5 @@ fn x2(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// MAC header, LLC, check sequence; IP, UDP, the header of blocks.
+/// MAC header, LLC and check sequence; IP and UDP headers; the header of blocks.
 const FRONT_BYTES: usize = 36 + 28 + 24;

@@ -1,4 +1,4 @@
-//! One hop: TCP with three settings of its MAC, sizes of files, losses behind the acknowledgement.
+//! One hop: TCP with three MAC settings, file sizes, and losses after the MAC acknowledgement.
 
 use farhop_proto::base::PhyKind;
 use farhop_proto::stack::{DriverConfig, LossConfig};
@@ -23,7 +23,7 @@ pub(super) const TARGETS: &[Target] = &[
 const MACS: [(Mac, &str); 3] =
     [(Mac::Default, "default"), (Mac::Txop, "txop"), (Mac::Persistent, "persistent")];
 
-/// Links of the testbed, from the worst to the best.
+/// Five links of the testbed, from the worst to the best.
 fn sample() -> Vec<[u16; 2]> {
     let all = links();
     (0..5).map(|part| all[part * (all.len() - 1) / 4].0).collect()
@@ -45,7 +45,7 @@ fn f7a_cases(effort: Effort) -> Vec<Case> {
     cases
 }
 
-/// Mean over the links.
+/// Mean goodput over these links.
 fn f7a_mean(at: At<'_>, what: &str) -> f64 {
     let pairs = sample();
     let of =
@@ -70,7 +70,7 @@ fn f7a(_: Effort, results: &Results) -> Findings {
     let gains = keys[..3]
         .iter()
         .map(|key| results.over_seeds(|at| f7a_mean(at, "hop") / f7a_mean(at, key)));
-    // Printed is the gain over the best setting of TCP alone.
+    // The paper prints only the gain over the best setting of TCP.
     found.figures.push(network::gains("H-F7a", title, &names[..3], gains, [(2.0, 1.4)]));
     found
 }
@@ -99,7 +99,7 @@ fn n1(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// Sizes of files, in bytes.
+/// File sizes, in bytes.
 const SIZES: [u64; 7] = [1_000, 4_000, 8_000, 30_000, 100_000, 1_000_000, FILE];
 
 fn f7c_cases(_: Effort) -> Vec<Case> {
@@ -116,7 +116,7 @@ fn f7c_cases(_: Effort) -> Vec<Case> {
     cases
 }
 
-/// How much sooner a file of this size is there than over TCP, over all links together.
+/// Goodput of Hop over that of TCP for files of this size, each summed over all links.
 fn f7c_gain(results: &Results, bytes: u64) -> Estimate {
     let sum = |at: At<'_>, carrier: Carrier| {
         let key =
@@ -141,10 +141,10 @@ fn f7c(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// A block, in bytes.
+/// Length of a block, in bytes.
 const BLOCK: u64 = 1 << 20;
 
-/// Frames that the driver drops after the card has acknowledged them.
+/// Share of the frames that the driver drops after the card has acknowledged them.
 const DROPS: [f64; 7] = [0.0, 0.05, 0.1, 0.2, 0.4, 0.5, 0.8];
 
 fn f8_cases(effort: Effort) -> Vec<Case> {
@@ -163,8 +163,8 @@ fn f8(effort: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let of = |at: At<'_>, carrier: Carrier, drops: f64| {
         let report = at.report(&format!("f8/{}/{drops}", carrier.name()));
-        // Where nearly all is dropped a block takes longer than a quick run: that none is whole by
-        // then says nothing.
+        // If nearly everything is dropped, a block takes longer than a quick run, so that no
+        // complete block means nothing.
         let is_whole = report.flows[0].delivered_bytes >= BLOCK;
         let is_too_short = effort.quick && carrier == Carrier::Hop && drops > 0.5 && !is_whole;
         if is_too_short { f64::NAN } else { mean_kbps(report) }

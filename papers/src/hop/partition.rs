@@ -1,4 +1,4 @@
-//! A path of five hops that is never whole: three of its nodes are down in turn.
+//! A path of five hops that is never complete: three of its nodes are down in turn.
 
 use farhop_proto::stack::FaultConfig;
 use farhop_proto::transport::hop::Ahead;
@@ -10,16 +10,16 @@ use crate::{At, Case, Effort, Figure, Findings, Results, Series, Target};
 pub(super) const TARGETS: &[Target] =
     &[Target { id: "H-T4", title: "partitions: H of 1 and of 100", cases, judge }];
 
-/// The connection is set up before the first node goes down.
+/// Time before the first node goes down, in seconds, in which the connection is set up.
 const BEFORE_S: f64 = 20.0;
-/// Then what was under way behind it comes, in seconds.
+/// Time after the first failure in which what is still on its way beyond it arrives, in seconds.
 const SETTLED_S: f64 = 5.0;
-/// How long each is down.
+/// How long each node is down, in seconds.
 const DOWN_S: f64 = 60.0;
-/// How long is measured.
+/// Time from the first failure to the end of the run, in seconds.
 const MEASURED_S: f64 = 900.0;
 
-/// H, and what it means: as in the paper, or as it is by default.
+/// H, and which blocks it counts: as in the paper, or by our default.
 const CASES: [(&str, u32, Ahead); 3] =
     [("h1", 1, Ahead::Always), ("h100", 100, Ahead::Gone), ("always", 100, Ahead::Always)];
 
@@ -28,10 +28,10 @@ fn partitioned(carrier: Carrier) -> Net {
     let nodes = path(CORNERS[0], CORNERS[1]);
     let end = BEFORE_S + MEASURED_S;
     Net::testbed().stream(carrier, [&a, &b]).for_s(end).with(|scenario| {
-        // What was under way behind the first failure still comes.
+        // What is still on its way beyond the first failure does not count.
         scenario.measure_from_s = Some(BEFORE_S + SETTLED_S);
         let mut from_s = BEFORE_S;
-        // The third, fourth and fifth of six.
+        // The third, fourth and fifth of six nodes.
         for node in nodes[2..5].iter().cycle() {
             if from_s >= end {
                 break;
@@ -59,7 +59,7 @@ fn judge(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let of = |at: At<'_>, key: &str| kbps(&at.report(&format!("t4/{key}")).flows[0]);
     let all = |key: &str| results.over_seeds(|at| of(at, key));
-    // The paper's H counts all blocks that wait, whether the next hop is there or not.
+    // The paper's H counts all waiting blocks, whether the next hop is up or not.
     found.add("gain", results.over_seeds(|at| of(at, "always") / of(at, "h1").max(1e-9)));
     found.add("h1", all("h1"));
     found.add("tcp", all("tcp"));

@@ -1,6 +1,6 @@
-//! The testbed: 20 nodes on one floor (`hop.md` 11). Its positions are lost, so that it is another
-//! one with the facts that are printed; `testbed.toml` was written once by the generator in the
-//! tests below, which also says what the facts are.
+//! The testbed: 20 nodes on one floor (`hop.md` 11). The original positions are lost, so this is
+//! another testbed with the same printed facts. `testbed.toml` was written once by the generator in
+//! the tests below, which also check the facts.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,11 +12,11 @@ use super::network::CALIBRATED;
 
 const TEXT: &str = include_str!("testbed.toml");
 
-/// What the file says.
+/// The contents of the testbed file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Testbed {
-    /// What a radio there sends and hears.
+    /// Transmit power and thresholds of all radios, in dBm.
     pub(super) tx_power_dbm: f64,
     pub(super) receive_dbm: f64,
     pub(super) sense_dbm: f64,
@@ -27,7 +27,7 @@ pub(super) struct Testbed {
 pub(super) static TESTBED: LazyLock<Testbed> =
     LazyLock::new(|| toml::from_str(TEXT).expect("a test reads it"));
 
-/// The number of hops from a node to another one, and the first of them, by their numbers from 1.
+/// For a node and a destination, by their numbers from 1: the number of hops and the first hop.
 static ROUTES: LazyLock<BTreeMap<(u16, u16), (u8, u16)>> = LazyLock::new(|| {
     let plan = TESTBED.scenario().plan();
     let routes = plan.nodes.iter().flat_map(|node| {
@@ -51,17 +51,17 @@ impl Testbed {
     }
 }
 
-/// The name of a node by its number, from 1.
+/// The name of the node with this number, from 1.
 pub(super) fn name(node: u16) -> String {
     format!("t{node}")
 }
 
-/// Hops between two nodes by their numbers.
+/// Number of hops between two nodes, by their numbers; 0 without a route.
 pub(super) fn hops(from: u16, to: u16) -> u8 {
     ROUTES.get(&(from, to)).map_or(0, |(hops, _)| *hops)
 }
 
-/// The nodes on the route between two, both of them too.
+/// The nodes on the route between two nodes, including both.
 pub(super) fn path(from: u16, to: u16) -> Vec<u16> {
     let mut path = vec![from];
     while let Some(last) = path.last().filter(|last| **last != to) {
@@ -70,18 +70,19 @@ pub(super) fn path(from: u16, to: u16) -> Vec<u16> {
     path
 }
 
-/// The number of the nodes.
+/// Number of nodes.
 pub(super) const NODES: u16 = 20;
 /// Two corners, five hops apart.
 pub(super) const CORNERS: [u16; 2] = [1, 20];
 
-/// The pairs of nodes that are at least and at most so many hops apart, in their order.
+/// The ordered pairs of nodes that are `least` to `most` hops apart.
 pub(super) fn pairs(least: u8, most: u8) -> Vec<[u16; 2]> {
     let all = (1..=NODES).flat_map(|from| (1..=NODES).map(move |to| [from, to]));
     all.filter(|[from, to]| from != to && (least..=most).contains(&hops(*from, *to))).collect()
 }
 
-/// The access point with seven neighbours, of which five pairs do not hear each other.
+/// The access point, which has seven neighbours, five pairs of which do not sense each other; and
+/// its neighbours.
 pub(super) fn access_point() -> (u16, Vec<u16>) {
     let is_one = |node: &u16| {
         let near = near(*node);
@@ -95,7 +96,7 @@ fn near(node: u16) -> Vec<u16> {
     (1..=NODES).filter(|other| hops(node, *other) == 1).collect()
 }
 
-/// Pairs of these of which neither senses the other.
+/// The number of pairs among these nodes of which neither senses the other.
 fn hidden_pairs(nodes: &[u16]) -> usize {
     let signals: BTreeMap<[&str; 2], f64> = TESTBED
         .link
@@ -111,10 +112,10 @@ fn hidden_pairs(nodes: &[u16]) -> usize {
     pairs.filter(|(a, b)| a < b && !hears(*a, *b)).count()
 }
 
-/// Units of a data frame of 1,500 bytes: what is lost grows with its length (`radio.md` 5.5).
+/// Units of a data frame of 1,500 bytes: loss grows with the length of a frame (`radio.md` 5.5).
 const UNITS: i32 = 6;
 
-/// Share of frames of 1,500 bytes that come over a link one way with nobody else on air.
+/// Share of frames of 1,500 bytes that arrive over one direction of a link if nobody else sends.
 fn delivery(loss: Option<&LossConfig>) -> f64 {
     match loss {
         Some(LossConfig::BernoulliUnits { p, .. }) => (1.0 - p).powi(UNITS),
@@ -122,7 +123,8 @@ fn delivery(loss: Option<&LossConfig>) -> f64 {
     }
 }
 
-/// Links, two nodes each, by rising share of the frames that come from the first to the second.
+/// The two nodes of each link, with the share of frames that arrive from the first to the second,
+/// in rising order of that share.
 pub(super) fn links() -> Vec<([u16; 2], f64)> {
     let number = |name: &str| -> u16 { name[1..].parse().expect("t and a number") };
     let usable = TESTBED.link.iter().filter(|link| link.signal_dbm >= Some(TESTBED.receive_dbm));
@@ -145,22 +147,23 @@ mod tests {
 
     /// The floor, in metres.
     const FLOOR_M: [f64; 2] = [60.0, 30.0];
-    /// Log-distance with walls (`radio.md` 4.2): with that model alone all nodes would be in reach
-    /// of each other, so that what inner walls take is set by the printed number of neighbours.
+    /// Log-distance path loss with walls (`radio.md` 4.2). Without walls all nodes would reach each
+    /// other, so the loss of inner walls is set to match the printed number of neighbours.
     const EXPONENT: f64 = 3.5;
     const REFERENCE_DB: f64 = 40.0;
     const SHADOWING_DB: f64 = 6.0;
     const WALLS_DB: f64 = 17.0;
     const POWER_DBM: f64 = 15.0;
-    /// Weaker signals do nothing.
+    /// Weaker signals are left out.
     const FLOOR_DBM: f64 = -100.0;
-    /// The first seed from 1 on with which the facts hold.
+    /// The first seed, from 1 on, with which the facts hold.
     const SEED: u64 = 40;
 
     /// Two nodes, and the signal between them in dBm.
     type Signal = (u16, u16, f64);
 
-    /// Two corners, and the rest anywhere.
+    /// The places of all nodes, the first and the last in two corners and the rest at random; and
+    /// the signals between them.
     fn generate(seed: u64) -> (Vec<[f64; 2]>, Vec<Signal>) {
         let mut rng = Seed(seed).stream("testbed");
         let mut places = vec![[1.0, 1.0]];
@@ -185,7 +188,7 @@ mod tests {
         (places, links)
     }
 
-    /// Hops between all nodes over links that are at least so strong.
+    /// Hops between all nodes over links that can be received.
     fn distances(links: &[Signal]) -> Vec<Vec<u8>> {
         let mut far = vec![vec![u8::MAX; usize::from(NODES)]; usize::from(NODES)];
         for (node, row) in far.iter_mut().enumerate() {
@@ -207,10 +210,11 @@ mod tests {
         far
     }
 
-    /// Weaker links lose over 40% of the frames at 11 Mb/s: more than noise alone would, as echoes
-    /// of an office do. What the others lose is drawn for each by itself, and not by its signal.
+    /// Weaker links lose over 40% of the frames at 11 Mb/s: more than noise alone would cause, due
+    /// to multipath in an office. The loss of the other links is drawn independently of their
+    /// signal.
     const RECEIVE_DBM: f64 = -80.0;
-    /// Cards notice what they cannot decode at 11 Mb/s.
+    /// Cards sense signals that they cannot decode at 11 Mb/s.
     const SENSE_DBM: f64 = -90.0;
 
     /// Whether the printed facts hold (`hop.md` 11).
@@ -251,8 +255,8 @@ mod tests {
             let name = name(index as u16 + 1);
             text += &format!("[[node]]\nname = \"{name}\"\nposition_m = [{x:.1}, {y:.1}]\n\n");
         }
-        // Each direction is drawn for itself (`radio.md` 4.2). What is lost does not follow from
-        // the signal here, which is one for both.
+        // Each direction is drawn separately (`radio.md` 4.2). Here loss does not follow from the
+        // signal, which is the same in both directions.
         let [mut there, mut back] = ["delivery", "delivery back"].map(|it| Seed(seed).stream(it));
         for (a, b, signal) in &links {
             let loss = |rng: &mut Rng| {

@@ -1,7 +1,7 @@
-//! Beyond the paper, on its own ground: TCP both ways over 65 and 80 km, against the slotted link
-//! as it is calibrated for the paper's boards. What is changed stands in [`VARIANTS`].
+//! Beyond the paper, in its own setting: TCP both ways over 65 and 80 km, compared with the slotted
+//! link as calibrated for the paper's boards. [`VARIANTS`] lists the changes.
 //!
-//! A probe of small packets goes beside the TCP flows, for what they do to delay.
+//! A probe flow of small packets runs beside the TCP flows, to measure their effect on delay.
 
 use farhop_proto::base::Gap;
 use farhop_proto::link::wild::{Recovery, WildConfig};
@@ -34,17 +34,17 @@ fn as_it_is(_: &mut WildConfig) {}
 
 fn untouched(_: &mut RadioConfig) {}
 
-/// Frames of a burst follow each other after SIFS: what a card does in a TXOP.
+/// Frames of a burst follow each other after SIFS, as a card does in a TXOP.
 fn bursts(radio: &mut RadioConfig) {
     radio.gap = Gap::Sifs;
 }
 
-/// The neighbour's last frame is through, and the medium idle for longer than DIFS.
+/// Enough for the neighbour's last frame to arrive, and for an idle time longer than DIFS.
 fn small_guard(wild: &mut WildConfig) {
     wild.guard_ms = 0.1;
 }
 
-/// A shorter slot brings a repeat sooner, and costs little with a small guard.
+/// With shorter slots repeats come sooner, and they cost little with a small guard.
 fn short_slot(wild: &mut WildConfig) {
     wild.slot_ms = 15.0;
 }
@@ -61,12 +61,12 @@ fn riding(wild: &mut WildConfig) {
     wild.acks_ride = true;
 }
 
-/// Frames as long as 802.11 has them, filled with parts of packets.
+/// Frames of the maximum length of 802.11, filled with parts of packets.
 fn filled_frames(wild: &mut WildConfig) {
     wild.frame_bytes = Some(2_304);
 }
 
-/// All but the length of slots.
+/// All changes but that of the slot length.
 fn best(wild: &mut WildConfig) {
     small_guard(wild);
     riding(wild);
@@ -79,7 +79,7 @@ fn best_untouched(wild: &mut WildConfig) {
     short_slot(wild);
 }
 
-/// Less delay, at the cost of bulk.
+/// Less delay, at the cost of bulk throughput.
 fn best_shorter(wild: &mut WildConfig) {
     best(wild);
     wild.slot_ms = 8.5;
@@ -99,7 +99,7 @@ const fn variant(
     Variant { key, what, link, radio }
 }
 
-/// The baseline, each change by itself, and all of them, with the radio as it is and with bursts.
+/// The baseline, each change alone, and all of them, with the radio as calibrated and with bursts.
 const VARIANTS: [Variant; 12] = [
     variant("base", "as calibrated", as_it_is, untouched),
     variant("guard", "guard of 0.1 ms", small_guard, untouched),
@@ -119,7 +119,7 @@ fn key(variant: &str, km: f64, loss: f64) -> String {
     format!("beyond/{variant}/{km}/{loss}")
 }
 
-/// 50 packets of 100 bytes a second, in the direction of the first flow.
+/// 50 packets of 100 bytes per second, in the direction of the first flow.
 fn probe() -> FlowConfig {
     FlowConfig {
         name: "probe".into(),
@@ -201,13 +201,13 @@ type Percentile = (&'static str, fn(&Distribution) -> f64);
 
 const PERCENTILES: [Percentile; 2] = [("p50", |d| d.p50), ("p95", |d| d.p95)];
 
-/// What each change bought at one distance, and what it did to the probe.
+/// The gain of each change at one distance, and its effect on the probe.
 fn ablation(results: &Results, km: f64) -> Table {
     let cells = |variant: &Variant, loss: f64| {
         let gain = gain(results, variant.key, km, loss).mean;
         let total = results.of(&key(variant.key, km, loss), goodput).mean;
         let [p50, p95] = PERCENTILES.map(|(_, of)| delay(results, variant.key, km, loss, of));
-        // The sum with 0 takes the sign off what is rounded to nothing.
+        // Adding 0 turns -0 into 0.
         let more = ((gain - 1.0) * 100.0).round() + 0.0;
         format!("{total:.2} ({more:+.0}%), {p50:.0} / {p95:.0}")
     };

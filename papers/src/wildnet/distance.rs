@@ -1,4 +1,4 @@
-//! TCP over one long link: slots against CSMA, over distance and loss.
+//! TCP over one long link: slots compared with CSMA, over distance and loss.
 
 use farhop_proto::base::counted;
 
@@ -67,7 +67,7 @@ fn f5(_: Effort, results: &Results) -> Findings {
 pub(super) const F9_KM: [f64; 12] =
     [1.0, 10.0, 20.0, 35.0, 50.0, 65.0, 80.0, 95.0, 105.0, 116.0, 140.0, 200.0];
 
-/// One run of Fig. 9: `way` is `one` or `both`.
+/// One case of Fig. 9; `way` is `one` or `both`.
 fn f9_case(effort: Effort, link: &str, way: &str, loss: f64, km: f64) -> Case {
     let net = Net::pair(km).loss(loss).seconds(effort, 60.0);
     let net = if way == "one" { net.tcp(1, 2) } else { net.tcp_both() };
@@ -75,7 +75,7 @@ fn f9_case(effort: Effort, link: &str, way: &str, loss: f64, km: f64) -> Case {
     net.case(f9_key(link, way, loss, km))
 }
 
-/// The name of a run of Fig. 9.
+/// The name of a case of Fig. 9.
 pub(super) fn f9_key(link: &str, way: &str, loss: f64, km: f64) -> String {
     format!("f9/{link}/{way}/{loss}/{km}")
 }
@@ -97,7 +97,7 @@ fn f9_curves(results: &Results, way: &str, loss: f64) -> [Curve; 2] {
     ["wild", "csma"].map(|link| totals(results, &F9_KM, |km| f9_key(link, way, loss, km)))
 }
 
-/// How the two links are called in figures.
+/// The names of the two links in figures.
 const WILDNET: &str = "WiLDNet";
 const CSMA: &str = "CSMA, 2 retries";
 
@@ -107,12 +107,12 @@ fn f9_figure(id: &str, title: &str, curves: &[Curve; 2], mut published: Vec<Seri
     Figure::new(id, title, "distance, km", "TCP, Mb/s", series)
 }
 
-/// The least ratio of the slotted link to CSMA at some distances.
+/// The smallest ratio of the slotted link to CSMA over the distances that `far` selects.
 fn least_ratio(results: &Results, way: &str, loss: f64, far: impl Fn(f64) -> bool) -> Estimate {
     let ratio = |km: f64| {
         results.over_seeds(|seed| {
             let of = |link| seed.total(&f9_key(link, way, loss, km));
-            // CSMA may carry nothing: then the ratio is what it would be over a bit a second.
+            // CSMA may carry nothing; it then counts as 1 bit/s.
             of("wild") / of("csma").max(1e-6)
         })
     };
@@ -185,7 +185,7 @@ fn f9c(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// Name, length and loss of the outdoor links.
+/// Name, length in kilometres and loss of the outdoor links.
 const OUTDOOR: [(&str, f64, f64); 3] =
     [("b-r", 8.0, 0.034), ("p-s", 45.0, 0.026), ("ghana", 65.0, 0.01)];
 
@@ -217,7 +217,7 @@ fn t1(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// Loss of Fig. 10.
+/// Losses of Fig. 10.
 pub(super) const F10_LOSS: [f64; 6] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5];
 
 fn f10_cases(effort: Effort) -> Vec<Case> {
@@ -248,7 +248,7 @@ fn f10(_: Effort, results: &Results) -> Findings {
     let title = "TCP both ways over loss, 80 km";
     found.figures.push(Figure::new("W-F10", title, x, y, series));
     let name = "WiLDNet over CSMA";
-    // Printed is about twice as much up to 30%, and no goodput.
+    // The paper prints only that it is about twice as much up to 30%, and no goodput.
     let printed = Series::published(name, [(0.0, 2.0), (30.0, 2.0)]);
     let series = vec![ours(name, &in_percent(&gains)), printed];
     let title = "gain of WiLDNet over CSMA, 80 km";
@@ -260,8 +260,8 @@ fn f10(_: Effort, results: &Results) -> Findings {
 const LIMIT_KM: [f64; 4] = [1.0, 35.0, 65.0, 80.0];
 const LIMIT_LOSS: [f64; 4] = [0.0, 0.1, 0.2, 0.3];
 
-/// The most that the two directions of a slotted link could carry together: the bit-rate, less what
-/// is lost, less what the way takes, in Mb/s.
+/// The most that both directions of a slotted link could carry together, in Mb/s: the bit-rate,
+/// less losses, less the time that propagation takes.
 pub(super) fn limit_mbps(km: f64, loss: f64, slot_ms: f64) -> f64 {
     let slot_us = slot_ms * 1e3;
     11.0 * (1.0 - loss) * slot_us / (slot_us + km / KM_PER_US)

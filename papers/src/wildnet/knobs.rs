@@ -1,4 +1,4 @@
-//! The knobs of the slotted link: coding, retries and the length of a slot (`wildnet.md` 8).
+//! The parameters of the slotted link: coding, retries and slot length (`wildnet.md` 8).
 
 use farhop_proto::link::wild::{Recovery, Retries, parity};
 use farhop_sim::engine::{Distribution, FlowReport, Report};
@@ -25,8 +25,8 @@ pub(super) const TARGETS: &[Target] = &[
     Target { id: "W-F15", title: "cost of coding over loss", cases: f15_cases, judge: f15 },
 ];
 
-/// Offered rates of Fig. 11, in Mb/s.
-/// At 25% loss the link carries no more with its parity.
+/// Offered rates of Fig. 11, in Mb/s. At 25% loss, the link can carry no more together with its
+/// parity.
 const F11_MBPS: [f64; 5] = [0.5, 0.75, 1.0, 1.25, 1.5];
 const F11_LOSS: [f64; 2] = [0.0, 0.25];
 
@@ -63,9 +63,10 @@ fn f11(_: Effort, results: &Results) -> Findings {
 
 const F12_LOSS: [f64; 5] = [0.1, 0.2, 0.3, 0.4, 0.5];
 const F12_RETRIES: [f64; 6] = [0.0, 1.0, 2.0, 4.0, 7.0, 10.0];
-/// Lost packets of all seeds from which a final loss is judged: their count is then good to 5%.
+/// A final loss is judged only from this many lost packets over all seeds: the count is then
+/// accurate to 5%.
 const F12_ENOUGH: f64 = 400.0;
-/// Datagrams of 1440 bytes in a second of 1 Mb/s.
+/// 1440-byte datagrams per second at 1 Mb/s.
 const DATAGRAMS_A_SECOND: f64 = 86.8;
 
 fn f12_cases(_: Effort) -> Vec<Case> {
@@ -100,8 +101,8 @@ fn f12(_: Effort, results: &Results) -> Findings {
         let delay = of(&|report| of_delay(&report.flows[0]).mean);
         let left = of(&|report| report.flows[0].loss.unwrap_or(f64::NAN));
         let jitter = of(&jitter);
-        // From where nothing is left to be repaired, more retries change nothing: a thousandth of
-        // the delay is noise.
+        // Once nothing is left to be repaired, more retries change nothing; differences of a
+        // thousandth of the delay are noise.
         delays = delays.max(largest_fall(&delay).mean);
         jitters = jitters.max(largest_fall(&jitter).mean);
         losses = losses.max(largest_rise(&left).mean);
@@ -220,7 +221,7 @@ const F15_LOSS: [f64; 5] = [0.1, 0.2, 0.3, 0.4, 0.5];
 const F15_TARGET: [f64; 3] = [0.10, 0.05, 0.01];
 /// Packets of a block.
 const F15_BLOCK: usize = 10;
-/// Slots in which 1 Mb/s fills a block: what is offered in a cycle of two is 10 packets.
+/// Slot length at which 1 Mb/s fills a block: 10 packets are offered in a cycle of two slots.
 const F15_SLOT_MS: f64 = 58.0;
 
 fn f15_cases(_: Effort) -> Vec<Case> {
@@ -237,8 +238,8 @@ fn f15_cases(_: Effort) -> Vec<Case> {
     F15_TARGET.iter().flat_map(|target| F15_LOSS.map(|loss| case(*target, loss))).collect()
 }
 
-/// What was computed for the published experiment, whose curves are lost: overhead at each loss, by
-/// target loss.
+/// Overhead at each loss, by target loss: computed for the published experiment, whose curves are
+/// lost.
 const F15_OVERHEAD: [[f64; 5]; 3] =
     [[0.0, 0.3, 0.6, 1.0, 1.5], [0.2, 0.5, 0.8, 1.2, 1.7], [0.4, 0.7, 1.0, 1.5, 2.2]];
 

@@ -1,4 +1,4 @@
-//! The rows that are run with real daemons too: which, and what is different there.
+//! Which targets are run with real daemons too, and what differs there.
 
 use farhop_proto::link::secure::{SecurityConfig, SecurityMode};
 use farhop_proto::stack::{Congestion, HostConfig, LinkConfig, Scenario, TcpSettings};
@@ -6,10 +6,10 @@ use farhop_proto::stack::{Congestion, HostConfig, LinkConfig, Scenario, TcpSetti
 use super::{distance, relays};
 use crate::{Case, Effort};
 
-/// Length of a run, in seconds, and of one that has to be quick.
+/// Length of a run, in seconds, and of a quick one.
 const SECONDS: [f64; 2] = [20.0, 5.0];
 
-/// The runs that a target needs of a lab; none where it has no rows of one.
+/// The runs that a target needs in a lab; empty if none of its rows is measured there.
 pub(crate) fn cases(target: &str, quick: bool) -> Vec<Case> {
     let effort = Effort { seeds: 1, quick };
     let all = match target {
@@ -27,14 +27,14 @@ pub(crate) fn cases(target: &str, quick: bool) -> Vec<Case> {
     needed.map(|case| in_lab(case, quick)).collect()
 }
 
-/// A lab has one radio at each node, unless the link has slots.
+/// In a lab a node has one radio, unless the link has slots.
 fn can_run(scenario: &Scenario) -> bool {
     let has_slots = matches!(scenario.stack.link, LinkConfig::Wild(_));
     has_slots || scenario.plan_for_flows().nodes.iter().all(|node| node.radios.len() == 1)
 }
 
-/// Under the kernel's TCP, which a lab cannot set back to that of 2007; on hosts that are as late
-/// as those of a lab; and without seals, which the paper had not.
+/// With the kernel's TCP, which a lab cannot set back to that of 2007, hosts that are as late as
+/// those of a lab, and without sealing, which the paper did not have.
 fn in_lab(case: Case, quick: bool) -> Case {
     let mut scenario = case.scenario;
     scenario.duration_s = SECONDS[usize::from(quick)];

@@ -1,4 +1,4 @@
-//! The paper's networks: scenarios from its set-ups (`wildnet.md` 11) and the calibration.
+//! The paper's networks: scenarios of its set-ups (`wildnet.md` 11), and the calibration.
 
 use std::sync::LazyLock;
 
@@ -18,11 +18,11 @@ pub(super) const CALIBRATION: &str = include_str!("calibration.toml");
 
 /// Speed of light in air, in kilometres per microsecond.
 pub(super) const KM_PER_US: f64 = 0.299_792_458;
-/// What an ACK time-out needs beyond the way there and back, in microseconds.
+/// ACK time-out beyond the round-trip propagation delay, in microseconds.
 const ACK_MARGIN_US: f64 = 31.0;
 /// Payload of a datagram (`wildnet.md` 11).
 const DATAGRAM_BYTES: usize = 1440;
-/// From when on is measured, in seconds: every flow has begun and every node is in step.
+/// When measuring begins, in seconds: every flow has started and every node is in step.
 const MEASURE_FROM_S: f64 = 1.0;
 
 /// The constants of the paper's boards.
@@ -31,17 +31,17 @@ const MEASURE_FROM_S: f64 = 1.0;
 pub(super) struct Calibration {
     /// The radios.
     pub(super) radio: RadioConfig,
-    /// What bounds CSMA.
+    /// Limits of CSMA.
     pub(super) limits: Limits,
     /// The slotted link.
     pub(super) wild: WildConfig,
     /// TCP of all hosts.
     pub(super) tcp: TcpSettings,
-    /// What the slotted link does for UDP.
+    /// Settings of the slotted link for UDP.
     pub(super) udp: ForUdp,
 }
 
-/// What the slotted link does for UDP.
+/// Settings of the slotted link for UDP.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForUdp {
@@ -49,11 +49,11 @@ pub(super) struct ForUdp {
     pub(super) in_order: InOrder,
 }
 
-/// What bounds CSMA.
+/// Limits of CSMA.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Limits {
-    /// The longest ACK time-out that a card can be given.
+    /// The longest ACK time-out that a card can be set to, in microseconds.
     pub(super) ack_timeout_us: f64,
     /// Packets in the queue of an interface.
     pub(super) queue_packets: usize,
@@ -63,13 +63,12 @@ pub(super) struct Limits {
 pub(super) static CALIBRATED: LazyLock<Calibration> =
     LazyLock::new(|| toml::from_str(CALIBRATION).expect("a test reads it"));
 
-/// A network that is being put together.
+/// A network under construction.
 #[derive(Clone, Debug)]
 pub(super) struct Net(Scenario);
 
 impl Net {
-    /// Nodes `n1`, `n2` and so on in a row, with links of these lengths between them, in
-    /// kilometres.
+    /// Nodes `n1`, `n2` and so on in a chain, with links of these lengths in kilometres.
     pub(super) fn chain(lengths: &[f64]) -> Self {
         let name = |index: usize| format!("n{}", index + 1);
         let node = |index| NodeConfig { name: name(index), ..NodeConfig::default() };
@@ -94,12 +93,12 @@ impl Net {
         Self(scenario)
     }
 
-    /// Two nodes with a link of this length between them, in kilometres.
+    /// Two nodes with a link of this length in kilometres.
     pub(super) fn pair(km: f64) -> Self {
         Self::chain(&[km])
     }
 
-    /// Another scenario than a chain can be made of it.
+    /// Changes the scenario in ways that the other methods do not offer.
     pub(super) fn with(mut self, change: impl FnOnce(&mut Scenario)) -> Self {
         change(&mut self.0);
         self
@@ -125,12 +124,12 @@ impl Net {
         })
     }
 
-    /// Plain 802.11 with so many retries.
+    /// Uses plain 802.11 with this many retries.
     pub(super) fn csma(self, retries: u8) -> Self {
         self.plain(retries, true)
     }
 
-    /// Plain 802.11 without acknowledgements: nothing is sent twice.
+    /// Uses plain 802.11 without acknowledgements, so that nothing is repeated.
     pub(super) fn no_ack(self) -> Self {
         self.plain(0, false)
     }
@@ -144,12 +143,13 @@ impl Net {
         })
     }
 
-    /// The slotted link, as calibrated; flows come first.
+    /// Uses the slotted link as calibrated. Call it after the flows are added.
     pub(super) fn wild(self) -> Self {
         self.wild_with(|_| {})
     }
 
-    /// The slotted link, as calibrated but for a change that a row is about; flows come first.
+    /// Uses the slotted link as calibrated, with a change that a row is about. Call it after the
+    /// flows are added.
     pub(super) fn wild_with(self, change: impl FnOnce(&mut WildConfig)) -> Self {
         let mut config = CALIBRATED.wild.clone();
         if self.0.flow.iter().all(|flow| flow.kind == FlowKind::Udp) {
@@ -159,7 +159,7 @@ impl Net {
         self.with(|scenario| scenario.stack.link = LinkConfig::Wild(config))
     }
 
-    /// 2P, with phases and guards as long as the slots of the calibrated link.
+    /// Uses 2P, with phases and guards as long as those of the calibrated slots.
     pub(super) fn two_p(self) -> Self {
         let wild = &CALIBRATED.wild;
         let config = TwoPConfig {
@@ -177,7 +177,7 @@ impl Net {
         self.with(|scenario| scenario.flow.push(FlowConfig { name, from, to, ..flow }))
     }
 
-    /// Adds a TCP flow that carries as much as goes.
+    /// Adds a saturated TCP flow.
     pub(super) fn tcp(self, from: usize, to: usize) -> Self {
         let flow = FlowConfig {
             kind: FlowKind::Tcp,
@@ -189,13 +189,13 @@ impl Net {
         self.flow(from, to, flow)
     }
 
-    /// Adds a TCP flow each way between the ends.
+    /// Adds a TCP flow in each direction between the ends of the chain.
     pub(super) fn tcp_both(self) -> Self {
         let last = self.0.node.len();
         self.tcp(1, last).tcp(last, 1)
     }
 
-    /// Adds a UDP flow of 1440-byte datagrams at this rate, in Mb/s, or as fast as it can.
+    /// Adds a UDP flow of 1440-byte datagrams at this rate in Mb/s, or a saturated one.
     pub(super) fn udp(self, from: usize, to: usize, rate_mbps: Option<f64>) -> Self {
         let flow = FlowConfig {
             kind: FlowKind::Udp,
@@ -206,21 +206,21 @@ impl Net {
         self.flow(from, to, flow)
     }
 
-    /// A run of so many seconds, or of fewer where it has to be quick.
+    /// Sets the length of the run in seconds, which is shorter in quick runs.
     pub(super) fn seconds(self, effort: Effort, full: f64) -> Self {
         self.with(|scenario| scenario.duration_s = effort.seconds(full))
     }
 
-    /// Measures from 5 s on, when long slots have been estimated too; the run is as long as in the
-    /// paper whatever the effort, for it is cheap.
+    /// Measures from 5 s on, when long slots have been estimated too. The run keeps the paper's
+    /// length even in quick runs, as it is cheap.
     pub(super) fn settled(self) -> Self {
         self.with(|scenario| scenario.measure_from_s = Some(5.0))
     }
 
-    /// The network under a name.
+    /// The network as a case with this name.
     pub(super) fn case(mut self, key: impl Into<String>) -> Case {
         if let LinkConfig::Wild(wild) = &mut self.0.stack.link {
-            // Slots of other lengths were left to later work.
+            // The paper left slots of varying length to later work.
             wild.slot_least_ms.get_or_insert(wild.slot_ms);
         }
         Case::new(key, self.0)

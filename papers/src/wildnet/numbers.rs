@@ -1,5 +1,5 @@
-//! Numbers of the text: constants that follow from a standard or from the design, and how well
-//! the slots of two nodes agree.
+//! Numbers from the text: constants that follow from a standard or from the design, and how well
+//! the slots of two nodes are aligned.
 
 use farhop_proto::base::{Phy, PhyKind};
 use farhop_proto::link::wild::LOSS_SLOTS;
@@ -17,7 +17,7 @@ pub(super) const TARGETS: &[Target] = &[
     Target { id: "W-X1", title: "error of the start of slots", cases: x1_cases, judge: x1 },
 ];
 
-/// Two ends cannot both begin while each other's frame is on its way for less than DIFS.
+/// Two ends do not collide as long as propagation between them takes less than DIFS.
 fn n3(_: Effort, _: &Results) -> Findings {
     let mut found = Findings::default();
     for (key, phy) in [("b", PhyKind::B), ("a", PhyKind::A), ("g", PhyKind::G)] {
@@ -28,7 +28,7 @@ fn n3(_: Effort, _: &Results) -> Findings {
     found
 }
 
-/// Distances around the end of the ACK time-out, in kilometres.
+/// Distances around the reach of the ACK time-out, in kilometres.
 const N4_KM: [f64; 2] = [110.0, 111.0];
 
 fn n4_cases(effort: Effort) -> Vec<Case> {
@@ -57,12 +57,12 @@ fn n4(_: Effort, results: &Results) -> Findings {
 
 fn n7(_: Effort, _: &Results) -> Findings {
     let mut found = Findings::default();
-    // Slots of 10 ms as in the text; as many of the peer's lie between them.
+    // Slots of 10 ms as in the text; the peer's slots lie in between.
     found.add("reaction", Estimate::exact(LOSS_SLOTS as f64 * 2.0 * 10.0));
     found
 }
 
-/// Loss of all frames, the stamped ones among them.
+/// Loss of all frames, including those with stamps.
 const X1_LOSS: [f64; 6] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5];
 const X1_KM: f64 = 80.0;
 
@@ -78,8 +78,8 @@ fn x1_cases(effort: Effort) -> Vec<Case> {
     X1_LOSS.map(case).to_vec()
 }
 
-/// The largest error of both directions, by the true time, in microseconds; not a number where one
-/// end was never in step.
+/// The largest error of both directions by true time, in microseconds; NaN if one end was never in
+/// step.
 fn slot_error(report: &Report) -> f64 {
     let errors: Vec<f64> = report.links.iter().filter_map(|link| link.slot_error_us).collect();
     if errors.len() < 2 {

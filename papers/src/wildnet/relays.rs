@@ -1,4 +1,4 @@
-//! Relays: several radios at a node, on one channel and on several.
+//! Relays: nodes with several radios, on the same channel and on different ones.
 
 use farhop_sim::engine::Report;
 
@@ -30,9 +30,10 @@ pub(super) const TARGETS: &[Target] = &[
     Target { id: "W-T3", title: "the outdoor chain K - P - M", cases: t3_cases, judge: t3 },
 ];
 
-/// Lengths of M - P and P - K, in kilometres. The paper has the chain on its map without numbers.
+/// Lengths of M - P and P - K, in kilometres: assumed, as the paper has the chain on its map
+/// without numbers.
 const OUTDOOR_KM: [f64; 2] = [5.0, 5.0];
-/// Between the two channels of the relay.
+/// Distance between the two channels of the relay.
 const SEPARATIONS: [u16; 5] = [0, 1, 2, 3, 4];
 /// Offered rates, in Mb/s.
 const F3_MBPS: [f64; 7] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
@@ -49,8 +50,8 @@ fn f3_cases(effort: Effort) -> Vec<Case> {
     SEPARATIONS.iter().flat_map(|s| F3_MBPS.map(|mbps| case(*s, mbps))).collect()
 }
 
-/// Rows of both parts of Fig. 3, of a number of a report at an offered rate: from one separation to
-/// the next, at the highest load.
+/// Rows of both parts of Fig. 3, for a number of a report at an offered rate: the differences
+/// between successive separations at the highest load.
 fn f3(
     results: &Results,
     number: impl Fn(&Report, f64) -> f64,
@@ -77,7 +78,7 @@ fn f3(
 fn f3a(_: Effort, results: &Results) -> Findings {
     let mut found =
         f3(results, |report, _| report.total_mbps(), "W-F3a", ("throughput", "received, Mb/s"));
-    // Five megabits is below what one hop carries, so without interference all of it arrives.
+    // 5 Mb/s is less than one hop can carry, so without interference all of it arrives.
     let carried = |seed: At<'_>| seed.total(&f3_key(4, 5.0)) / 5.0;
     found.add("apart", results.over_seeds(carried));
     found
@@ -106,12 +107,12 @@ fn n1(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// Nodes of the indoor chains.
+/// Numbers of nodes in the indoor chains.
 const INDOOR: [usize; 3] = [2, 3, 4];
 /// Flows of a chain: from end to end, back, and both.
 const WAYS: [&str; 3] = ["there", "back", "both"];
 
-/// Adds the flows of one way between the ends of a chain.
+/// Adds the flows of one of the ways between the ends of a chain.
 fn with_flows(net: Net, nodes: usize, way: &str) -> Net {
     match way {
         "there" => net.tcp(1, nodes),
@@ -187,7 +188,7 @@ fn t3(_: Effort, results: &Results) -> Findings {
         for name in ["same", "different"] {
             found.add(format!("{link}-{name}-{way}"), results.total(&key(link, name, way)));
         }
-        // A chain may carry nothing; what was not measured stays no number.
+        // A chain may carry nothing; a NaN, which was not measured, stays.
         let of = |seed: At<'_>, name| match seed.total(&key(link, name, way)) {
             nothing if nothing < 1e-6 => 1e-6,
             total => total,

@@ -1,4 +1,4 @@
-//! 2P beside the slotted link: what a lost marker costs, and whom.
+//! 2P compared with the slotted link: what a lost marker costs, and which nodes it affects.
 
 use farhop_proto::link::two_p::TwoPConfig;
 use farhop_proto::stack::LossConfig;
@@ -32,15 +32,16 @@ fn n6(_: Effort, _: &Results) -> Findings {
     found
 }
 
-/// Loss of one link, first of all none.
+/// Loss of one link; the first case has none.
 const LOSS: [f64; 4] = [0.0, 0.05, 0.1, 0.2];
 const SHAPES: [&str; 2] = ["chain", "tree"];
-/// The links, and how they are called in figures.
+/// The links, and their names in figures.
 const LINKS: [(&str, &str); 2] = [("two-p", "2P"), ("wild", "WiLDNet")];
-/// Length of each link, in kilometres: nearly nothing, so that what is idle is idle by markers.
+/// Length of each link in kilometres: nearly zero, so that idle time is caused by markers alone.
 const X2_KM: f64 = 0.1;
 
-/// Five nodes in a row, or one with four around it, of which one has another: the first link loses.
+/// Five nodes in a chain, or as a tree: one with three neighbours, one of which has a further one.
+/// The first link loses frames.
 fn five(shape: &str, loss: f64) -> Net {
     let net = Net::chain(&[X2_KM; 4]).channels(&[1; 4]);
     net.with(|scenario| {
@@ -60,7 +61,7 @@ fn x2_key(link: &str, shape: &str, loss: f64) -> String {
 fn x2_cases(effort: Effort) -> Vec<Case> {
     let mut cases = Vec::new();
     for (shape, loss) in SHAPES.iter().flat_map(|shape| LOSS.map(|loss| (*shape, loss))) {
-        // A little traffic: phases and slots are as long with less to send.
+        // A little traffic is enough: the length of phases and slots does not depend on it.
         let net = five(shape, loss).udp(1, 5, Some(0.2)).seconds(effort, 60.0);
         let net = net.with(|scenario| scenario.duration_s = scenario.duration_s.max(20.0));
         cases.push(net.clone().two_p().case(x2_key("two-p", shape, loss)));
@@ -69,7 +70,7 @@ fn x2_cases(effort: Effort) -> Vec<Case> {
     cases
 }
 
-/// Sending phases or slots of all nodes, in a second and for each node.
+/// Send phases or send slots per second and node.
 fn rate(report: &Report) -> f64 {
     let count = |node: &farhop_sim::engine::NodeReport| {
         let link = &node.layers["link"];
@@ -78,8 +79,8 @@ fn rate(report: &Report) -> f64 {
     report.nodes.iter().map(count).sum::<f64>() / report.nodes.len() as f64 / report.simulated_s
 }
 
-/// What passes beside the sending phases of a node and those of its neighbours, for each phase, in
-/// milliseconds: less than nothing where they are shorter than they are set to.
+/// Idle time for each send phase, in milliseconds: the time beyond the send phases of a node and of
+/// its neighbours. Negative if phases are shorter than configured.
 fn idle_ms(report: &Report) -> f64 {
     500.0 / rate(report) - CALIBRATED.wild.slot_ms
 }

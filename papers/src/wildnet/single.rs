@@ -1,4 +1,4 @@
-//! One link under plain 802.11: distance, acknowledgements, collisions and outside loss.
+//! One link under plain 802.11: distance, acknowledgements, collisions and external loss.
 
 use farhop_proto::base::counted;
 use farhop_proto::stack::{
@@ -38,10 +38,10 @@ pub(super) const TARGETS: &[Target] = &[
     },
 ];
 
-/// Distances of the published curves one way, in kilometres.
+/// Distances of the published one-way curves, in kilometres.
 const ONE_WAY_KM: [f64; 11] =
     [1.0, 20.0, 40.0, 60.0, 80.0, 100.0, 110.0, 116.0, 140.0, 170.0, 200.0];
-/// Those up to the end of the ACK time-out.
+/// Number of those within reach of the ACK time-out.
 const ANSWERED: usize = 7;
 /// Retries of the curves with acknowledgements.
 const RETRIES: [u8; 3] = [0, 2, 5];
@@ -84,7 +84,7 @@ fn f2a(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// Distances of the curves both ways, in kilometres.
+/// Distances of the two-way curves, in kilometres.
 const BOTH_WAYS_KM: [f64; 7] = [1.0, 10.0, 15.0, 30.0, 60.0, 80.0, 100.0];
 
 fn f2b_cases(effort: Effort) -> Vec<Case> {
@@ -98,16 +98,16 @@ fn f2b_cases(effort: Effort) -> Vec<Case> {
     cases
 }
 
-/// What another model of two nodes gives for Fig. 2b and 2c, whose numbers are not printed: with 2
-/// retries at each distance, throughput and loss; loss in percent without acknowledgements and with
-/// 4 retries.
+/// What another model of two nodes yields for Fig. 2b and 2c, whose numbers are not printed:
+/// throughput in Mb/s and loss in percent at each distance with 2 retries; loss in percent over
+/// distance without acknowledgements and with 4 retries.
 const COMPUTED_MBPS: [f64; 7] = [7.3, 6.5, 6.1, 5.2, 4.0, 3.5, 3.2];
 const COMPUTED_LOSS: [f64; 7] = [0.0, 0.2, 0.6, 2.6, 8.6, 13.0, 16.0];
 const COMPUTED_NO_ACK: [(f64, f64); 5] =
     [(0.0, 3.0), (10.0, 14.0), (30.0, 45.0), (60.0, 69.0), (100.0, 82.0)];
 const COMPUTED_4: [(f64, f64); 2] = [(60.0, 1.4), (100.0, 3.4)];
 
-/// The curves of Fig. 2b and 2c, by the name of their cases.
+/// The curves of Fig. 2b and 2c, each with the key of its cases.
 const BOTH_WAYS: [(&str, &str); 3] =
     [("no-ack", "no acknowledgements"), ("2", "2 retries"), ("4", "4 retries")];
 
@@ -150,8 +150,8 @@ fn f2c(_: Effort, results: &Results) -> Findings {
     found
 }
 
-/// A loss that wanders around a mean, with bursts from a millisecond to a minute: 5.45 s each in
-/// the mean, so that they take 4.3% of the time and add 3.5 points.
+/// A loss that wanders around a mean, with bursts from a millisecond to a minute: 5.45 s each on
+/// average, so that they take 4.3% of the time and add 3.5 percentage points.
 fn urban(mean: f64) -> LossConfig {
     let burst = BurstConfig { every_s: 120.0, loss: 0.8, ..BurstConfig::default() };
     let drift = DriftConfig {
@@ -168,7 +168,7 @@ fn f4_cases(effort: Effort) -> Vec<Case> {
     let net = Net::pair(45.0).no_ack().udp(1, 2, Some(1.0)).udp(2, 1, Some(1.0));
     let net = net.with(|scenario| {
         scenario.duration_s = if effort.quick { 3_600.0 } else { 14_400.0 };
-        // Both ends at one moment each time would meet on the way.
+        // Otherwise both ends would always send at the same moment, and their frames would collide.
         scenario.flow[1].start_s = F4_SHIFT_S;
         let links = std::mem::take(&mut scenario.link);
         let urban = |link| RadioLinkConfig {
@@ -181,12 +181,12 @@ fn f4_cases(effort: Effort) -> Vec<Case> {
     vec![net.case("f4")]
 }
 
-/// How much later the second flow begins than the first: half the time between two packets.
+/// How much later the second flow starts, in seconds: half the time between two packets.
 const F4_SHIFT_S: f64 = 0.005_76;
-/// Loss outside of bursts, there and back: with the bursts 10 and 20%.
+/// Loss outside of bursts in either direction; with bursts it is 10 and 20%.
 const F4_LOSS: [f64; 2] = [0.068, 0.173];
 
-/// Loss of a flow of 1 Mb/s in spans of so many seconds.
+/// Loss of a flow of 1 Mb/s in spans of `span_s` seconds, without the first span.
 fn losses_over_time(flow: &FlowReport, span_s: f64) -> Vec<f64> {
     let bins = (span_s / flow.bin_s).round().max(1.0) as usize;
     let loss = |chunk: &[f64]| 1.0 - chunk.iter().sum::<f64>() / chunk.len() as f64;
@@ -224,7 +224,8 @@ fn f4(_: Effort, results: &Results) -> Findings {
 /// Load of the interferer, in Mb/s.
 const INTERFERER_MBPS: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 1.0];
 
-/// Load of the link. Its packets are no multiple of the interferer's apart: no two clocks are.
+/// Load of the link, in Mb/s. Its packet interval is no multiple of the interferer's, as real
+/// clocks drift.
 const F7_MBPS: f64 = 1.987;
 
 fn f7_cases(effort: Effort) -> Vec<Case> {

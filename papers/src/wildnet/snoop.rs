@@ -1,4 +1,4 @@
-//! Snoop beside the slotted link: repair of TCP at the sender of each hop.
+//! Snoop compared with the slotted link: TCP repair at the sender of each hop.
 
 use farhop_proto::link::snoop::SnoopConfig;
 use farhop_proto::link::wild::Retries;
@@ -12,7 +12,8 @@ pub(super) const TARGETS: &[Target] =
 
 const KM: f64 = 80.0;
 const LOSS: [f64; 7] = [0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3];
-/// Losses at which the slotted link is compared: where there is something to repair.
+/// Index of the first loss at which the slotted link is compared: from here on there is something
+/// to repair.
 const LOSSY: usize = 3;
 const LINKS: [(&str, &str); 6] = [
     ("wild", "WiLDNet"),
@@ -59,7 +60,7 @@ fn judge(_: Effort, results: &Results) -> Findings {
         let ratios: Vec<_> = LOSS[LOSSY..].iter().map(|loss| (*loss, ratio(*loss))).collect();
         found.add(format!("over-{snoop}"), lowest(&ratios));
     }
-    // Neither repairs anything but by Snoop.
+    // Without retries, only Snoop repairs anything.
     let csma = of("csma-0");
     let percent = |mut at: crate::Estimate| {
         at.mean *= 100.0;

@@ -1,4 +1,5 @@
-//! The address plan: which IP addresses a node has. One rule, so that no protocol has to resolve.
+//! The address plan: the IP addresses of a node follow from its number, so that no protocol has to
+//! resolve addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,9 +12,11 @@ use super::id::NodeId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Subnet {
-    /// IPv4 network address; the last 16 bits are the node's number.
+    /// IPv4 network address, with a prefix of 16 bits; the last 16 bits of an address are the
+    /// node's number.
     pub ipv4: Ipv4Addr,
-    /// IPv6 network address; the last 16 bits are the node's number, the prefix has 64 bits.
+    /// IPv6 network address, with a prefix of 64 bits; the last 16 bits of an address are the
+    /// node's number.
     pub ipv6: Ipv6Addr,
 }
 
@@ -26,7 +29,7 @@ impl Default for Subnet {
     }
 }
 
-/// Turns node numbers into addresses and back.
+/// Converts node numbers into addresses and back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddressPlan(pub Subnet);
 
@@ -47,7 +50,7 @@ impl AddressPlan {
         Ipv6Addr::from_bits(prefix | u128::from(node.0))
     }
 
-    /// The node that has this address.
+    /// The node that has this address, if it is one of a node.
     pub fn node(&self, addr: IpAddr) -> Option<NodeId> {
         let node = match addr {
             IpAddr::V4(addr) => NodeId(addr.to_bits() as u16),
@@ -60,7 +63,7 @@ impl AddressPlan {
         (own && node.0 != 0).then_some(node)
     }
 
-    /// Whether this address stands for all nodes, or for a group of hosts, and not for one.
+    /// Whether this address is a broadcast or multicast address and not that of one node.
     pub fn is_of_many(&self, addr: IpAddr) -> bool {
         let is_broadcast =
             |addr: Ipv4Addr| [Ipv4Addr::BROADCAST, self.ipv4(NodeId(u16::MAX))].contains(&addr);

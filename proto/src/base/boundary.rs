@@ -8,7 +8,7 @@
 //! | [`Datagrams`] | an IP packet | end to end, or to the next hop for transports that relay |
 //! | [`Messages`] | bytes of an application | end to end |
 //!
-//! Events carry the cross-layer facts as data: nobody calls into another layer.
+//! Cross-layer facts travel as data in events: no layer calls into another.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ impl Boundary for Messages {
     type Up = MessageUp;
 }
 
-/// An EtherType, as it stands in the LLC/SNAP header.
+/// An EtherType, as in the LLC/SNAP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EtherType(pub u16);
@@ -71,25 +71,25 @@ impl EtherType {
     pub const SEALED: Self = Self(0x88b6);
 }
 
-/// Whether the receiver's MAC answers a frame with an acknowledgement.
+/// Whether the receiver's MAC acknowledges a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AckPolicy {
-    /// An acknowledgement after SIFS; the sender's MAC repeats without it.
+    /// An acknowledgement after SIFS; without it the sender's MAC retransmits.
     #[default]
     Normal,
-    /// No acknowledgement and no repetition (QoS no-ack).
+    /// No acknowledgement and no retransmission (QoS no-ack).
     NoAck,
 }
 
-/// What becomes of a unit for which a queue has no room.
+/// What happens to a unit for which a queue has no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Overflow {
-    /// It is lost, as in the full queue of an interface.
+    /// It is dropped, as by the full queue of an interface.
     #[default]
     DropTail,
-    /// The oldest unit of its flow is lost that is like it, where a link has a queue for each flow;
-    /// else the unit itself.
+    /// In links with a queue for each flow, the oldest similar unit of its flow is dropped;
+    /// otherwise the unit itself.
     DropHead,
     /// It waits above.
     Wait,
@@ -102,41 +102,42 @@ impl Overflow {
     }
 }
 
-/// How a unit is to be sent; passes unchanged from the layer that chose it down to the radio.
+/// How a unit is to be sent. The options pass unchanged from the layer that chose them to the
+/// radio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxOptions {
     /// Access category.
     pub access: AccessCategory,
-    /// MAC acknowledgement.
+    /// Whether a MAC acknowledgement is expected.
     pub ack: AckPolicy,
     /// Bit-rate; `None` leaves it to the radio.
     pub rate: Option<Bitrate>,
     /// Most transmissions of the frame, the first included; `None` leaves it to the radio.
     pub attempts: Option<u8>,
-    /// May share a TXOP with the frame before it.
+    /// Whether it may share a TXOP with the frame before it.
     pub burst: bool,
-    /// What becomes of it where a queue is full.
+    /// What happens to it if a queue is full.
     pub overflow: Overflow,
-    /// Must not go on air before this time on the node's clock. The driver keeps it.
+    /// Earliest time on air, on the node's clock. The driver waits for it.
     pub not_before: Option<Instant>,
-    /// Of no use on air after this time on the node's clock: a driver that finds its frame's end
-    /// later than this gives it back as [`FrameOutcome::Late`].
+    /// Time on the node's clock after which it is of no use on air. A driver returns a frame that
+    /// would end later as [`FrameOutcome::Late`].
     pub deadline: Option<Instant>,
-    /// What a layer of keys does to the frame.
+    /// How a layer of keys protects the frame.
     pub cover: Cover,
-    /// Bytes of the payload that belong to links and not to packets: a wire whose overhead is free
+    /// Bytes of the payload that belong to links and not to packets. A wire whose overhead is free
     /// takes no time for them.
     pub overhead: u16,
 }
 
-/// What a layer of keys does to a frame.
+/// How a layer of keys protects a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cover {
     /// It is sealed.
     #[default]
     Sealed,
-    /// It gets a short tag: a part of a packet that was sealed as a whole ([`Cx::seal`]), or what
-    /// is said about such parts. Whoever takes it must not be harmed if it comes again.
+    /// It gets a short tag: it is a part of a packet that was sealed as a whole ([`Cx::seal`]), or
+    /// a report on such parts. Its receiver must tolerate replays of it.
     ///
     /// [`Cx::seal`]: super::layer::Cx::seal
     Tagged,
@@ -148,7 +149,7 @@ pub enum FrameDown {
     /// One frame to send.
     Frame(Frame),
     /// The bits that the chip puts into its next ACK and CTS, and whether it accepts data: SAFE's
-    /// control field and negative acknowledgement. A real card cannot do this.
+    /// control field and negative acknowledgement. Real cards cannot do this.
     ReplyState {
         /// The radio.
         radio: RadioId,
@@ -161,30 +162,30 @@ pub enum FrameDown {
     Cancel(UnitId),
 }
 
-/// One frame: what the radio sends at once, with the options for it.
+/// One frame: what the radio sends at once, with its options.
 ///
-/// The MAC header is the driver's: an 802.11 data header (QoS data where there is no
-/// acknowledgement) and LLC/SNAP with `protocol`, see [`crate::wire::ieee80211`].
+/// The driver writes the MAC header: an 802.11 data header (QoS data if no acknowledgement is
+/// expected) and LLC/SNAP with `protocol`, see [`crate::wire::ieee80211`].
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Ends in exactly one [`FrameDone`].
+    /// The id; a frame ends in exactly one [`FrameDone`].
     pub id: UnitId,
     /// The radio that sends.
     pub radio: RadioId,
     /// The receiver, or `None` for broadcast.
     pub to: Option<NodeId>,
-    /// The flow, for [`Lane`]s; not on the wire.
+    /// The flow, for [`Lane`]s; it is not sent.
     pub flow: FlowId,
-    /// What the payload is.
+    /// EtherType of the payload.
     pub protocol: EtherType,
-    /// What follows the LLC/SNAP header.
+    /// The bytes after the LLC/SNAP header.
     pub payload: Bytes,
     /// How to send it.
     pub options: TxOptions,
 }
 
 impl Frame {
-    /// The lane that the frame takes.
+    /// The lane of the frame.
     pub fn lane(&self) -> Lane {
         let TxOptions { access, overflow, .. } = self.options;
         Lane { radio: self.radio, to: self.to, flow: self.flow, access, overflow }
@@ -194,73 +195,75 @@ impl Frame {
 /// What comes up from the radios.
 #[derive(Clone, Debug)]
 pub enum FrameUp {
-    /// A frame for this node, or for all.
+    /// A frame for this node, or a broadcast.
     Received(ReceivedFrame),
     /// A frame for another node.
     Overheard(ReceivedFrame),
-    /// The end of a frame of our own.
+    /// A frame of ours has ended.
     Done(FrameDone),
-    /// A layer between link and radios wants a frame to go out, into which it puts what it has to
-    /// say.
+    /// A layer between link and radios wants a frame to be sent, to which it adds a message of its
+    /// own.
     Wanted(Wanted),
 }
 
-/// What a layer that has no frames of its own asks of the link above it: one short frame of flow
-/// [`FlowId::CONTROL`], when the link sees fit. Asking again before it came changes nothing.
+/// What a layer without frames of its own asks of the link above it: one short frame of flow
+/// [`FlowId::CONTROL`], when the link sees fit. Asking again before that frame was sent has no
+/// effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The radio.
     pub radio: RadioId,
     /// The neighbour.
     pub to: NodeId,
-    /// Bytes that will be put in, beside what every frame gets.
+    /// Bytes that the layer will add to the frame, beyond what it adds to every frame.
     pub bytes: usize,
-    /// Whether it answers a message of the neighbour, who waits: a link that has no schedule yet
-    /// sends it now.
+    /// Whether the message answers one of the neighbour, which waits: then a link that has no
+    /// schedule yet sends the frame at once.
     pub is_answer: bool,
 }
 
 /// A frame as it was received without error.
 #[derive(Clone, Debug)]
 pub struct ReceivedFrame {
-    /// The radio that received.
+    /// The receiving radio.
     pub radio: RadioId,
     /// The transmitter.
     pub from: NodeId,
     /// The receiver in the header, or `None` for broadcast.
     pub to: Option<NodeId>,
-    /// What the payload is.
+    /// EtherType of the payload.
     pub protocol: EtherType,
-    /// What follows the LLC/SNAP header.
+    /// The bytes after the LLC/SNAP header.
     pub payload: Bytes,
-    /// When the first bit of the frame (of its preamble) arrived, on the node's clock, as the
-    /// radio's hardware timestamp tells it.
+    /// When the first bit of the frame (of its preamble) arrived, on the node's clock, by the
+    /// radio's hardware timestamp.
     pub started: Instant,
     /// Bit-rate.
     pub rate: Bitrate,
-    /// Received power, where the radio tells it.
+    /// Received power, if the radio reports it.
     pub signal: Option<Dbm>,
     /// SAFE's control field, in the simulator only.
     pub bits: u16,
 }
 
-/// The end of a frame of our own.
+/// The end of a frame of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameDone {
     /// The frame.
     pub id: UnitId,
     /// What became of it.
     pub outcome: FrameOutcome,
-    /// Transmissions, the first included; one also if only its announcements went, unanswered.
+    /// Number of transmissions; also 1 if only its announcements were sent, without an answer.
     pub attempts: u8,
-    /// Air time of all attempts and announcements, without waiting and without what answers them.
+    /// Air time of all attempts and announcements, without waiting times and without the answers to
+    /// them.
     pub air_time: Duration,
 }
 
 /// What a link carries to one neighbour.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    /// Ends in exactly one [`PacketUp::Done`].
+    /// The id; a packet ends in exactly one [`PacketUp::Done`] or [`PacketUp::Dropped`].
     pub id: UnitId,
     /// The radio to use.
     pub radio: RadioId,
@@ -268,32 +271,32 @@ pub struct Packet {
     pub to: Option<NodeId>,
     /// The flow.
     pub flow: FlowId,
-    /// What the payload is.
+    /// EtherType of the payload.
     pub protocol: EtherType,
     /// The payload.
     pub payload: Bytes,
     /// How to send it.
     pub options: TxOptions,
-    /// Place in an ordered stream (SrcRR's persistence and reordering).
+    /// Position in an ordered stream (SrcRR's persistence and reordering).
     pub order: Option<Order>,
 }
 
 impl Packet {
-    /// The lane that the packet takes.
+    /// The lane of the packet.
     pub fn lane(&self) -> Lane {
         let TxOptions { access, overflow, .. } = self.options;
         Lane { radio: self.radio, to: self.to, flow: self.flow, access, overflow }
     }
 }
 
-/// A packet's place in an ordered stream, and where a queue is to put it.
+/// A packet's position in an ordered stream, and where a queue should put it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// The stream.
     pub route: u32,
-    /// The number in it.
+    /// The number in the stream.
     pub number: u32,
-    /// The place in the queue.
+    /// Where in the queue.
     pub position: Position,
 }
 
@@ -305,7 +308,7 @@ pub enum Position {
     /// Behind all others.
     #[default]
     Tail,
-    /// So that numbers of the same route ascend.
+    /// So that the numbers of a route ascend.
     Ordered,
 }
 
@@ -314,9 +317,9 @@ pub enum Position {
 pub enum PacketUp {
     /// A packet from a neighbour.
     Received(ReceivedPacket),
-    /// The end of a packet of ours.
+    /// A packet of ours has ended.
     Done(PacketDone),
-    /// A packet that a queue of the link had to drop; it gets no `Done`.
+    /// A queue of the link had to drop a packet, for which there is no `Done`.
     Dropped {
         /// The packet.
         id: UnitId,
@@ -332,9 +335,9 @@ pub enum PacketUp {
         /// Whether it is in reach now.
         up: bool,
     },
-    /// A packet of a call (expedited forwarding and what goes with it), or two in a row of anything
-    /// else that does not wait for the air (`TxOptions::waits`), failed in all tries of the radio,
-    /// to a neighbour that is there.
+    /// A packet of a call (expedited forwarding and related classes), or two packets in a row of
+    /// anything else that does not wait for the air ([`Overflow::Wait`]), failed in all attempts of
+    /// the radio, although the neighbour is there.
     Drowned(NodeId),
     /// A measurement of a link.
     LinkSample(LinkSample),
@@ -347,15 +350,15 @@ pub struct ReceivedPacket {
     pub radio: RadioId,
     /// The previous hop.
     pub from: NodeId,
-    /// The flow as the sender numbers it; 0 where the link does not carry it.
+    /// The flow as the sender numbers it; 0 if the link does not carry it.
     pub flow: FlowId,
-    /// What the payload is.
+    /// EtherType of the payload.
     pub protocol: EtherType,
     /// The payload.
     pub payload: Bytes,
-    /// Received power of the frame that brought it, where known.
+    /// Received power of the frame that carried it, if known.
     pub signal: Option<Dbm>,
-    /// Bit-rate of the frame that brought it, where known.
+    /// Bit-rate of the frame that carried it, if known.
     pub rate: Option<Bitrate>,
 }
 
@@ -366,9 +369,9 @@ pub struct PacketDone {
     pub id: UnitId,
     /// Whether the neighbour is known to have it.
     pub outcome: PacketOutcome,
-    /// Transmissions, the first included.
+    /// Number of transmissions.
     pub attempts: u8,
-    /// Air time of all of them.
+    /// Air time of all transmissions.
     pub air_time: Duration,
 }
 
@@ -377,7 +380,7 @@ pub struct PacketDone {
 pub struct LinkSample {
     /// The neighbour.
     pub node: NodeId,
-    /// Bit-rate that was measured.
+    /// The bit-rate of the measurement.
     pub rate: Bitrate,
     /// Fraction delivered from us to the neighbour, 0 to 1.
     pub forward: f64,
@@ -385,14 +388,14 @@ pub struct LinkSample {
     pub backward: f64,
 }
 
-/// Where a datagram is to go.
+/// Where a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To a node, over as many hops as it takes.
+    /// To a node, over as many hops as necessary.
     End(NodeId),
-    /// To this neighbour and no further, whatever the routes say (Hop, stitched TCP, DTN).
+    /// To this neighbour and no further, regardless of routes (Hop, stitched TCP, DTN).
     NextHop(NodeId),
-    /// To all who hear what goes to this neighbour, and no further.
+    /// To all nodes that hear what is sent to this neighbour, and no further.
     Around(NodeId),
 }
 
@@ -401,7 +404,7 @@ pub enum Destination {
 pub struct Datagram {
     /// Unique at this boundary.
     pub id: UnitId,
-    /// Where to.
+    /// Where it goes.
     pub to: Destination,
     /// The flow.
     pub flow: FlowId,
@@ -420,28 +423,28 @@ pub enum DatagramUp {
         via: NodeId,
         /// The IP packet.
         payload: Bytes,
-        /// Received power of the frame that brought it, where known.
+        /// Received power of the frame that carried it, if known.
         signal: Option<Dbm>,
     },
-    /// The first hop's end of a datagram of ours.
+    /// The first hop of a datagram of ours has ended.
     Done(PacketDone),
-    /// A datagram of ours that was dropped here.
+    /// A datagram of ours was dropped here.
     Dropped {
         /// The datagram.
         id: UnitId,
         /// Why.
         cause: DropCause,
     },
-    /// The link does not bring packets to this next hop, of a call or of anything else that does
-    /// not wait for the air.
+    /// The link does not get packets across to this next hop: packets of a call, or of anything
+    /// else that does not wait for the air.
     Drowned(NodeId),
-    /// The route to a destination, also when it is only the last known.
+    /// The route to a destination, even if it is only the last known one.
     NextHop {
         /// Destination.
         dst: NodeId,
         /// Next hop.
         via: NodeId,
-        /// The radio that reaches it.
+        /// The radio over which the next hop is reached.
         radio: RadioId,
         /// Hops to the destination.
         hops: u8,
@@ -453,25 +456,25 @@ pub enum DatagramUp {
 pub struct Message {
     /// The flow at this node.
     pub flow: FlowId,
-    /// The bytes; empty is allowed.
+    /// The bytes; may be empty.
     pub payload: Bytes,
-    /// Whether these are the last.
+    /// Whether these are the last bytes.
     pub finish: bool,
 }
 
 /// What comes up from a transport.
 #[derive(Clone, Debug)]
 pub enum MessageUp {
-    /// The flow can carry bytes.
+    /// The flow is ready to carry bytes.
     Connected(FlowId),
-    /// Bytes in order.
+    /// The next bytes, in order.
     Received {
         /// The flow.
         flow: FlowId,
         /// The bytes.
         payload: Bytes,
     },
-    /// The peer has all that was written, and both sides are done.
+    /// The peer has everything that was written, and both sides have finished.
     Finished(FlowId),
     /// The flow failed.
     Reset(FlowId),

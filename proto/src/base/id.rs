@@ -1,4 +1,4 @@
-//! Names of things that cross the boundaries of the stack.
+//! Identifiers of what crosses the boundaries of the stack.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::boundary::Overflow;
 
-/// A name in a status or a report: a constant where it is made, text where it is read back.
+/// A name in a status or a report: a constant when it is made, a string when it is read back.
 pub type Name = std::borrow::Cow<'static, str>;
 
 /// Counters by their names.
@@ -34,8 +34,8 @@ pub struct RadioId(pub u8);
 pub struct FlowId(pub u16);
 
 impl FlowId {
-    /// The lane of frames that carry what a layer below the link has to say ([`Wanted`]). No flow
-    /// of packets has it.
+    /// The flow of frames that carry messages of a layer below the link ([`Wanted`]). No flow of
+    /// packets has this number.
     ///
     /// [`Wanted`]: super::boundary::Wanted
     pub const CONTROL: Self = Self(u16::MAX);
@@ -66,11 +66,11 @@ pub enum AccessCategory {
 }
 
 impl AccessCategory {
-    /// How many there are.
+    /// Number of categories.
     pub const COUNT: usize = 4;
 
-    /// The category of packets with a differentiated services code point, as RFC 8325, 4.3, and
-    /// RFC 8622 for code point 1 recommend.
+    /// The category of packets with this DSCP, as recommended by RFC 8325, 4.3, and for code point
+    /// 1 by RFC 8622.
     pub const fn of_dscp(dscp: u8) -> Self {
         match dscp {
             // CS7 and CS6, expedited forwarding and admitted voice.
@@ -84,11 +84,11 @@ impl AccessCategory {
     }
 }
 
-/// What backpressure is counted by: credits keyed by the neighbour alone let opposing flows lock
-/// up.
+/// The key by which room is counted. With credits for each neighbour only, flows in opposite
+/// directions can block each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane {
-    /// The radio that the unit leaves by.
+    /// The radio that sends the unit.
     pub radio: RadioId,
     /// The neighbour, or `None` for broadcast.
     pub to: Option<NodeId>,
@@ -96,7 +96,7 @@ pub struct Lane {
     pub flow: FlowId,
     /// The access category.
     pub access: AccessCategory,
-    /// What becomes of the unit where there is no room.
+    /// What happens to the unit if there is no room.
     pub overflow: Overflow,
 }
 
@@ -105,7 +105,7 @@ pub struct Lane {
 pub struct UnitIds(u64);
 
 impl UnitIds {
-    /// The next id that nobody has had.
+    /// The next id, which was not given out before.
     pub fn next_id(&mut self) -> UnitId {
         self.0 += 1;
         UnitId(self.0)

@@ -1,7 +1,7 @@
-//! Who a node is: its key pair, its public key as one line, its fingerprint.
+//! The identity of a node: its key pair, its public key as one line, its fingerprint.
 //!
-//! A node is an Ed25519 key (RFC 8032), which can sign. The X25519 key of the Noise handshake is
-//! the same key on the other form of the curve (RFC 7748, section 4.1), so that one line names
+//! A node has an Ed25519 key (RFC 8032), which can sign. The X25519 key of the Noise handshake is
+//! the same key on the other form of the curve (RFC 7748, section 4.1), so that one line identifies
 //! both.
 
 use std::fmt;
@@ -15,9 +15,9 @@ use ring::digest::{SHA256, digest};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the line of a public key begins with: its kind and version.
+/// What the line of a public key begins with: its type and version.
 pub const LINE_PREFIX: &str = "fh1-";
-/// Bytes behind the key in its line that tell a mistyped one.
+/// Length of the checksum after the key in its line, in bytes; it detects typing errors.
 const CHECK_BYTES: usize = 3;
 
 /// Length of a signature, in bytes.
@@ -30,25 +30,25 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The pair that follows from 32 secret bytes, as a good source of random bytes gave them.
+    /// The key pair that follows from 32 secret bytes of a good random source.
     pub fn from_secret(secret: [u8; 32]) -> Self {
         let signing = SigningKey::from_bytes(&secret);
         let public = PublicKey(signing.verifying_key().to_bytes());
         Self { signing, public }
     }
 
-    /// The 32 bytes that make the pair.
+    /// The 32 secret bytes of the key pair.
     pub fn secret(&self) -> [u8; 32] {
         self.signing.to_bytes()
     }
 
-    /// The public half.
+    /// The public key.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Signs a message (RFC 8032). The message has to say what it is for, so that a signature of
-    /// one protocol is none of another.
+    /// Signs a message (RFC 8032). The message must say what it is for, so that a signature of one
+    /// protocol is not valid in another.
     pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
         self.signing.sign(message).to_bytes()
     }
@@ -58,7 +58,7 @@ impl Identity {
         self.signing.to_scalar_bytes()
     }
 
-    /// What only the two holders of the private keys can compute (X25519).
+    /// The secret that only the holders of the two private keys can compute (X25519).
     pub(crate) fn agree(&self, other: &PublicKey) -> [u8; 32] {
         MontgomeryPoint(other.dh()).mul_clamped(self.dh_private()).to_bytes()
     }
@@ -72,7 +72,7 @@ impl fmt::Debug for Identity {
 
 /// The public key of a node: a valid Ed25519 point.
 ///
-/// Its line is `fh1-` and the key with a checksum in base64 (RFC 4648, section 5).
+/// As a line it is `fh1-`, then the key and a checksum in base64 (RFC 4648, section 5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
@@ -82,15 +82,15 @@ impl PublicKey {
         self.0
     }
 
-    /// Sixteen hexadecimal digits of its SHA-256, in groups: enough to tell keys apart by eye.
+    /// Sixteen hexadecimal digits of its SHA-256, in groups: enough to compare keys by eye.
     pub fn fingerprint(&self) -> String {
         let hash = digest(&SHA256, &self.0);
         let group = |pair: &[u8]| format!("{:02x}{:02x}", pair[0], pair[1]);
         hash.as_ref()[..8].chunks(2).map(group).collect::<Vec<_>>().join("-")
     }
 
-    /// Whether its holder signed a message. Of several bytes that could pass for a signature only
-    /// one does (RFC 8032 as `verify_strict` has it).
+    /// Whether the holder of the key signed a message. Of several encodings that could pass for a
+    /// signature, only one is accepted (RFC 8032 as in `verify_strict`).
     pub fn has_signed(&self, message: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
         let key = VerifyingKey::from_bytes(&self.0).expect("checked where it was made");
         key.verify_strict(message, &Signature::from_bytes(signature)).is_ok()
@@ -120,15 +120,15 @@ impl fmt::Debug for PublicKey {
 /// Why a text is not the line of a public key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// It does not begin as a key does.
+    /// It does not have the prefix of a key.
     Prefix,
-    /// A later version of farhop made it.
+    /// It was made by a later version of farhop.
     Version,
-    /// Signs are missing, or there are too many, or some are none of base64.
+    /// Characters are missing or surplus, or are not base64.
     Length,
-    /// The checksum does not match: mistyped.
+    /// The checksum does not match: a typing error.
     Checksum,
-    /// No point of the curve, or one that everybody can sign for.
+    /// Not a point of the curve, or one for which everybody can sign.
     Weak,
 }
 

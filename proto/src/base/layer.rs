@@ -1,4 +1,4 @@
-//! The one interface of the house: what a layer is, and how two neighbours are settled.
+//! The layer interface, common to all protocols, and how two adjacent layers exchange units.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use super::id::{Lane, NodeId};
 use super::time::{Duration, Instant};
 use super::trace::Trace;
 
-/// What crosses one boundary of the stack: units go down, events come up.
+/// A boundary of the stack: units go down, events come up.
 pub trait Boundary {
     /// A unit on its way down.
     type Down;
@@ -20,12 +20,12 @@ pub type Down<B> = <B as Boundary>::Down;
 /// An event that comes up through boundary `B`.
 pub type Up<B> = <B as Boundary>::Up;
 
-/// How much would be taken now.
+/// How much a layer would accept now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Units. Zero is backpressure.
+    /// Units. Zero means backpressure.
     pub units: usize,
-    /// Air time, where the layer below has slots; else [`Duration::MAX`].
+    /// Air time, if the layer below has slots; else [`Duration::MAX`].
     pub air: Duration,
 }
 
@@ -40,28 +40,28 @@ impl Room {
         Self { units, air: Duration::MAX }
     }
 
-    /// Whether nothing would be taken.
+    /// Whether nothing would be accepted.
     pub const fn is_none(self) -> bool {
         self.units == 0 || self.air.is_zero()
     }
 }
 
-/// The room below, asked lane by lane.
+/// The room below, queried for each lane.
 pub type RoomBelow<'a> = dyn Fn(Lane) -> Room + 'a;
 
-/// What protects whole packets where a link cuts them up itself, and so cannot leave it to the
-/// layer below. The link sees bytes go in and come out.
+/// Protects whole packets for a link that divides them itself and so cannot leave that to the layer
+/// below. The link only sees bytes go in and come out.
 pub trait Seal {
-    /// A packet, protected for a neighbour; nothing while no keys are shared with it.
+    /// Seals a packet for a neighbour; `None` while no keys are shared with it.
     fn seal(&self, to: NodeId, protocol: EtherType, packet: &[u8]) -> Option<Bytes>;
 
-    /// The packet in what a neighbour protected, and what it is; nothing if it did not, or if the
-    /// same came before.
+    /// Opens a packet that a neighbour sealed, and says what it is; `None` if the neighbour did not
+    /// seal it, or if it is a replay.
     fn open(&self, now: Instant, from: NodeId, sealed: Bytes) -> Option<(EtherType, Bytes)>;
 }
 
-/// What a layer is given with every call: the time, a place for trace events, and where packets are
-/// protected, what does it.
+/// The context of every call into a layer: the time, a place for trace events and, if packets are
+/// protected, their protection.
 pub struct Cx<'a> {
     /// The node's own clock.
     pub now: Instant,
@@ -80,18 +80,19 @@ impl<'a> Cx<'a> {
         Self { now, trace, seal: None }
     }
 
-    /// The same with something that protects packets.
+    /// The same context with protection of packets.
     pub fn with_seal<'b>(&'b mut self, seal: &'b dyn Seal) -> Cx<'b> {
         let trace = self.trace.as_mut().map(|trace| &mut **trace as &mut dyn Trace);
         Cx { now: self.now, trace, seal: Some(seal) }
     }
 
-    /// Whether packets are protected, so that who forges frames is found out.
+    /// Whether packets are protected, so that forged frames are detected.
     pub fn is_sealed(&self) -> bool {
         self.seal.is_some()
     }
 
-    /// A packet as it is to be cut up for a neighbour; nothing while it cannot be protected.
+    /// A packet in the form in which it is to be divided for a neighbour; `None` while it cannot be
+    /// protected.
     pub fn seal(&self, to: NodeId, protocol: EtherType, packet: &Bytes) -> Option<Bytes> {
         match self.seal {
             Some(seal) => seal.seal(to, protocol, packet),
@@ -99,8 +100,8 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// The packet in what was put together again, which its sender says is of `protocol`; nothing
-    /// if it is not what a neighbour protected.
+    /// The packet in what was reassembled, which the sender says is of `protocol`; `None` if the
+    /// neighbour did not seal it.
     pub fn open(
         &self,
         from: NodeId,
@@ -113,7 +114,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Records a decision. The event is only built where somebody listens.
+    /// Records a decision. The event is only built if there is a trace.
     pub fn emit<E: serde::Serialize>(&mut self, event: impl FnOnce() -> E) {
         if let Some(trace) = self.trace.as_deref_mut() {
             trace.record(self.now, &event());
@@ -121,10 +122,11 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// One protocol layer: a state machine between two boundaries, driven by its caller.
+/// A protocol layer: a state machine between two boundaries, driven by its caller.
 ///
-/// Up is pushed and never refused; down is pulled, and only where there is room; time is
-/// `cx.now` and nothing else. No I/O, no clock, no lock: equal calls give equal results.
+/// Events are pushed up and never refused. Units are pulled down, and only if there is room. The
+/// only time is `cx.now`. A layer does no I/O, reads no clock and takes no lock: equal calls give
+/// equal results.
 pub trait Layer {
     /// The boundary to the layer above.
     type Above: Boundary;
@@ -137,7 +139,7 @@ pub trait Layer {
     /// Gives the next event to the layer above.
     fn poll_rx(&mut self, cx: &mut Cx<'_>) -> Option<Up<Self::Above>>;
 
-    /// What would be taken now on a lane. Nothing is backpressure.
+    /// How much would be accepted now on a lane. No room means backpressure.
     fn room(&self, lane: Lane) -> Room;
 
     /// Takes a unit from above, on a lane where `room` was not zero.
@@ -146,23 +148,23 @@ pub trait Layer {
     /// Gives the next unit to the layer below, on a lane where `room` below is not zero.
     fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Down<Self::Below>>;
 
-    /// When `handle_timeout` is next due; after that call it must lie beyond `cx.now`.
+    /// When `handle_timeout` is next due; after that call it must be later than `cx.now`.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Fires every timer that is due. Called too early it does nothing.
+    /// Fires every timer that is due. Has no effect if none is.
     fn handle_timeout(&mut self, cx: &mut Cx<'_>);
 }
 
-/// Which ways something moved between two neighbours.
+/// The directions in which something moved between two adjacent layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Events went up. Whatever followed of them between the two has moved as well.
+    /// Events went up. What they caused between the two layers has moved as well.
     pub up: bool,
-    /// Units went down, for which the lower layer may have events now.
+    /// Units went down; the lower layer may now have events for them.
     pub down: bool,
 }
 
-/// Moves all that can move between two neighbours: events up, then units down.
+/// Moves everything that can move between two adjacent layers: events up, then units down.
 #[inline]
 pub fn settle<B: Boundary>(
     cx: &mut Cx<'_>,

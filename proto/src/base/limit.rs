@@ -2,18 +2,18 @@
 
 use crate::base::{Duration, Instant};
 
-/// A bucket of tokens: a burst, and after it a rate.
+/// A token bucket: it allows a burst, and then a rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     most: u32,
     every: Duration,
     tokens: u32,
-    /// When the last token came.
+    /// When the last token was added.
     filled: Instant,
 }
 
 impl Limit {
-    /// A full bucket of `most` tokens, to which one comes back every so often.
+    /// A full bucket of `most` tokens. One token returns in each period `every`.
     pub const fn new(most: u32, every: Duration) -> Self {
         Self { most, every, tokens: most, filled: Instant::ZERO }
     }
@@ -33,7 +33,7 @@ impl Limit {
         has
     }
 
-    /// Fills it.
+    /// Fills the bucket.
     pub fn fill(&mut self) {
         self.tokens = self.most;
     }

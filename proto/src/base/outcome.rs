@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FrameOutcome {
-    /// Sent; nobody was asked to acknowledge.
+    /// Sent; no acknowledgement was expected.
     Sent,
     /// Acknowledged, with the bits of the acknowledgement.
     Acked(u16),
@@ -14,13 +14,13 @@ pub enum FrameOutcome {
     Nacked(u16),
     /// Not acknowledged in any attempt.
     Failed,
-    /// Taken back before it went on air.
+    /// Cancelled before it was on air.
     Cancelled,
-    /// Its end would have passed its deadline, so the driver did not send it, or not once more.
+    /// Its end would have passed its deadline, so the driver did not send it, or did not retry.
     Late,
-    /// Longer than the device takes: it was not sent, and would not be if it came again.
+    /// Longer than the device accepts: it was not sent, and never can be.
     TooLong,
-    /// No status came in time; whether it was sent is not known.
+    /// No status arrived in time; whether it was sent is unknown.
     Unknown,
 }
 
@@ -37,7 +37,7 @@ impl FrameOutcome {
 pub enum PacketOutcome {
     /// The neighbour has it.
     Delivered,
-    /// Sent without asking for an acknowledgement.
+    /// Sent without an acknowledgement being expected.
     Sent,
     /// Given up.
     Failed,
@@ -49,18 +49,18 @@ pub enum PacketOutcome {
 pub enum DropCause {
     /// A queue was full.
     QueueFull,
-    /// RED dropped it, long before its queue was full.
+    /// RED dropped it before the queue was full.
     Early,
     /// No route to the destination.
     NoRoute,
-    /// Its destination is no address of the network of the nodes.
+    /// Its destination is not an address in the network of the nodes.
     Foreign,
-    /// Hop limit reached zero.
+    /// The hop limit reached zero.
     HopLimit,
-    /// All retries were used.
+    /// All retries failed.
     Retries,
     /// Not a well-formed unit.
     Malformed,
-    /// Longer than the path takes.
+    /// Longer than the path allows.
     TooLong,
 }

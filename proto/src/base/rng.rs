@@ -1,7 +1,7 @@
-//! One generator per component, derived from the run's seed by name.
+//! Random numbers: one generator for each component, derived from the seed of the run by name.
 //!
-//! One more component does not disturb the draws of the others, and the generator (PCG XSL RR
-//! 128/64 MCG) gives the same numbers on every machine.
+//! Another component does not disturb the draws of the others, and the generator (PCG XSL RR 128/64
+//! MCG) gives the same numbers on every machine.
 
 use rand_core::Rng as _;
 use rand_core::SeedableRng;
@@ -11,14 +11,14 @@ use rand_pcg::Pcg64Mcg;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
-/// A stream of random numbers of one component.
+/// The random numbers of one component.
 #[derive(Clone, Debug)]
 pub struct Rng(Pcg64Mcg);
 
 impl Seed {
-    /// The stream of the component called `name`, for example `"node/7/link"`.
+    /// The stream of the component `name`, for example `"node/7/link"`.
     pub fn stream(self, name: &str) -> Rng {
-        // FNV-1a over the name, then SplitMix64 to spread the bits over the 128 of the state.
+        // FNV-1a over the name, then SplitMix64 to spread the bits over the 128 bits of the state.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in self.0.to_le_bytes().iter().chain(name.as_bytes()) {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -54,7 +54,7 @@ impl Rng {
         (self.0.next_u64() >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
     }
 
-    /// True with probability `p`. Always takes one draw, so that `p` does not shift the stream.
+    /// True with probability `p`. Always draws exactly once, so that `p` does not shift the stream.
     pub fn chance(&mut self, p: f64) -> bool {
         self.uniform() < p
     }

@@ -1,4 +1,4 @@
-//! Sequence numbers that wrap.
+//! Sequence numbers that wrap around.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Seq(pub u32);
 
 impl Seq {
-    /// The number `steps` further on.
+    /// The number `steps` further.
     pub const fn add(self, steps: u32) -> Self {
         Self(self.0.wrapping_add(steps))
     }

@@ -1,7 +1,7 @@
 //! Time as a value: nanoseconds from the start of the run.
 //!
-//! Not `std::time::Instant`: that has no zero and no serial form, and reads a clock. A node's
-//! `Instant` is on its own clock; only the simulator's world knows the true time.
+//! This is not `std::time::Instant`, which has no zero and no serialised form, and reads a clock. A
+//! node's `Instant` is on its own clock; only the simulator's world knows the true time.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Rem, Sub, SubAssign};
@@ -53,18 +53,18 @@ impl Instant {
         self.0.wrapping_sub(other.0) as i64
     }
 
-    /// This instant moved by a signed number of nanoseconds, held inside the range.
+    /// This instant moved by a signed number of nanoseconds, limited to the range of the type.
     pub const fn offset(self, nanos: i64) -> Self {
         Self(self.0.saturating_add_signed(nanos))
     }
 
-    /// This instant moved back by `span`, no further than the start of the run.
+    /// This instant moved back by `span`, at most to the start of the run.
     pub const fn saturating_sub(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
 }
 
-/// The sooner of two times that may never come.
+/// The sooner of two times, either of which may never come.
 #[inline]
 pub fn sooner(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {
@@ -129,17 +129,17 @@ impl Duration {
         self.0 == 0
     }
 
-    /// The difference, zero if `other` is longer.
+    /// The difference; zero if `other` is longer.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The span times a factor that is not negative.
+    /// The span times a factor, which must not be negative.
     pub fn mul_f64(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor + 0.5) as u64)
     }
 
-    /// How many times `part` fits into this span; zero if `part` is empty.
+    /// How many times `part` fits into this span; zero if `part` is zero.
     pub const fn div_duration(self, part: Self) -> u64 {
         match self.0.checked_div(part.0) {
             Some(times) => times,
@@ -169,7 +169,7 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// Panics if `earlier` is later: ask [`Instant::since`] where that can happen.
+/// Panics if `earlier` is later: use [`Instant::since`] where that can happen.
 impl Sub for Instant {
     type Output = Duration;
     fn sub(self, earlier: Self) -> Duration {

@@ -1,4 +1,4 @@
-//! Trace events: decisions of the layers, as values that serialise to JSON lines.
+//! Trace events: decisions of the layers, as values that are serialised to JSON lines.
 
 use super::time::Instant;
 

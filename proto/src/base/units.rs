@@ -1,4 +1,4 @@
-//! Units of measure as types, where arithmetic is done with them.
+//! Units of measure as types, for those that are calculated with.
 
 use std::fmt;
 
@@ -6,14 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::time::Duration;
 
-/// A bit-rate in bits per second, and the form in which it is sent, if that is not the sender's own
-/// ([`Phy::rates_for`](super::Phy::rates_for)). Rates are ordered by their bits per
-/// second, those of one figure by their form.
+/// A bit-rate in bits per second, and the form in which it is sent if that is not the sender's own
+/// ([`Phy::rates_for`](super::Phy::rates_for)). Rates are ordered by bits per second, then by form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bitrate(u64);
 
-/// Bits of a [`Bitrate`] behind its bits per second, which tell its form.
+/// Low bits of a [`Bitrate`] that hold its form, below its bits per second.
 const FORM_BITS: u32 = 8;
 
 impl Bitrate {
@@ -42,18 +41,18 @@ impl Bitrate {
         self.bps() as f64 / 1e6
     }
 
-    /// The number of the form in which it is sent, 0 for the sender's own.
+    /// The number of the form in which it is sent; 0 is the sender's own.
     pub const fn form(self) -> u8 {
         self.0 as u8
     }
 
-    /// As many bits per second in another form.
+    /// The same bits per second in another form.
     pub(super) const fn in_form(self, form: u8) -> Self {
         Self(self.bps() << FORM_BITS | form as u64)
     }
 
-    /// Where the first that is at least as fast stands among `rates`, which rise; that of the last,
-    /// if none is.
+    /// The index of the first rate in `rates`, in rising order, that is at least as fast as this
+    /// one; the last index if there is none.
     pub fn place_in(self, rates: impl ExactSizeIterator<Item = Self>) -> usize {
         let last = rates.len().saturating_sub(1);
         rates.take_while(|known| known.bps() < self.bps()).count().min(last)
@@ -93,12 +92,12 @@ impl Dbm {
         f64::from(self.0) / 100.0
     }
 
-    /// This power weakened by `db` decibels, to the nearest hundredth.
+    /// This power reduced by `db` decibels, to the nearest hundredth.
     pub fn weaker_by(self, db: f64) -> Self {
         Self(self.0 - (db * 100.0).round() as i32)
     }
 
-    /// How many decibels this power lies above `other`.
+    /// How many decibels this power is above `other`.
     pub fn above(self, other: Self) -> f64 {
         f64::from(self.0 - other.0) / 100.0
     }

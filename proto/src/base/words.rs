@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// So many of something that is named in the singular: `1 retry`, `2 retries`, `0 labs`.
+/// A count of something that is given in the singular: `1 retry`, `2 retries`, `0 labs`.
 pub fn counted(count: impl Display, what: &str) -> String {
     let count = count.to_string();
     let sounds = ["s", "x", "ch", "sh"];

@@ -1,10 +1,12 @@
-//! Erasure code over the packets of one block (`wildnet.md` 7.2): systematic, any K of N recover.
+//! The erasure code over the packets of a block (`wildnet.md` 7.2): systematic; any K of N units
+//! recover the block.
 //!
-//! The field is GF(2^8) with x^8+x^4+x^3+x^2+1. Differs from the sheet (Rizzo's Vandermonde
+//! The field is GF(2^8) with x^8+x^4+x^3+x^2+1. This differs from the sheet (Rizzo's Vandermonde
 //! matrix): the parity matrix is a Cauchy matrix, `c(j, i) = 1 / ((255 - j) xor i)` for parity `j`
-//! and data `i`. It depends neither on K nor on N, so a block may be closed at any length, and
-//! only the part that is missing has to be inverted. Which N of a block can be decoded is the
-//! same: every square part of a Cauchy matrix has an inverse. The field arithmetic is `fec-rs`.
+//! and data `i`. It depends neither on K nor on N, so that a block may be closed at any length, and
+//! only the part for the missing units has to be inverted. The sets of units that can be decoded
+//! are the same: every square submatrix of a Cauchy matrix is invertible. `fec-rs` does the field
+//! arithmetic.
 
 use bytes::Bytes;
 use fec_rs::galois;
@@ -20,7 +22,7 @@ fn coefficient(parity: usize, data: usize) -> u8 {
     galois::div(1, (255 - parity as u8) ^ data as u8)
 }
 
-/// Unit `parity` of the parity over these data units.
+/// Parity unit number `parity` over these data units, `bytes` long.
 pub(super) fn parity_of<'a>(
     units: impl Iterator<Item = &'a [u8]>,
     parity: usize,
@@ -33,8 +35,8 @@ pub(super) fn parity_of<'a>(
     out
 }
 
-/// The data units with the indices `missing`, from all others and from as many units of parity,
-/// each with its index and all of one length. Data that is shorter ends in zeros.
+/// The data units with the indices `missing`, computed from all other data units and as many parity
+/// units, each with its index and all of one length. Shorter data counts as padded with zeros.
 pub(super) fn recover<'a>(
     missing: &[usize],
     data: impl Iterator<Item = (usize, &'a [u8])>,
@@ -65,7 +67,7 @@ pub(super) fn recover<'a>(
 /// A block that is being sent.
 #[derive(Debug)]
 pub(super) struct Encoder {
-    /// Its number.
+    /// The block's number.
     pub(super) id: u16,
     units: Vec<Vec<u8>>,
     longest: usize,
@@ -81,7 +83,7 @@ impl Encoder {
         self.units.len()
     }
 
-    /// Length of the parity if a packet of `payload` bytes is added, in bytes.
+    /// Length of the parity units if a packet of `payload` bytes is added, in bytes.
     pub(super) fn longest_with(&self, payload: usize) -> usize {
         self.longest.max(UNIT_HEAD_BYTES + payload)
     }
@@ -104,7 +106,7 @@ impl Encoder {
 /// A block that is being received.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// Its number.
+    /// The block's number.
     pub(super) id: u16,
     data: Vec<Option<(UnitHead, Bytes)>>,
     parity: Vec<(usize, Bytes)>,
@@ -117,12 +119,12 @@ impl Decoder {
         Self { id, data: Vec::new(), parity: Vec::new(), k: None, is_complete: false }
     }
 
-    /// Whether nothing more is to come of it.
+    /// Whether the block was recovered or had nothing missing, so that it needs nothing more.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Takes a data packet of the block.
+    /// Adds a data packet to the block.
     pub(super) fn on_data(&mut self, index: u8, head: UnitHead, payload: Bytes) {
         let index = usize::from(index);
         if self.is_complete || index >= MAX_DATA {
@@ -134,7 +136,7 @@ impl Decoder {
         self.data[index] = Some((head, payload));
     }
 
-    /// Takes a parity packet; `k` and `index` as its header has them.
+    /// Adds a parity packet, with `k` and `index` from its header.
     pub(super) fn on_parity(&mut self, k: u8, index: u8, unit: Bytes) {
         let (k, parity) = (usize::from(k), usize::from(index - k));
         let is_known = self.parity.iter().any(|(known, _)| *known == parity);
@@ -147,7 +149,7 @@ impl Decoder {
         self.parity.push((parity, unit));
     }
 
-    /// The missing units, once enough has come; empty before, and after the first time.
+    /// The missing units, once enough units have arrived; empty before that, and on later calls.
     pub(super) fn recover(&mut self) -> Vec<Bytes> {
         let Some(k) = self.k.filter(|_| !self.is_complete) else { return Vec::new() };
         let missing: Vec<usize> =
@@ -159,7 +161,8 @@ impl Decoder {
         self.solve(&missing).unwrap_or_default()
     }
 
-    /// `None` if a packet is longer than the parity, which no sender of ours makes.
+    /// `None` if nothing is missing, or if a packet is longer than the parity, which no sender of
+    /// ours produces.
     fn solve(&self, missing: &[usize]) -> Option<Vec<Bytes>> {
         if missing.is_empty() {
             return None;
@@ -176,7 +179,8 @@ impl Decoder {
     }
 }
 
-/// Gauss-Jordan over the field. Panics on a singular matrix, which no part of a Cauchy matrix is.
+/// Gauss-Jordan elimination over the field. Panics if the matrix is singular, which no square
+/// submatrix of a Cauchy matrix is.
 fn inverse(mut matrix: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let size = matrix.len();
     for (row, cells) in matrix.iter_mut().enumerate() {

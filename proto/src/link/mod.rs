@@ -1,4 +1,4 @@
-//! Links: what carries packets to neighbours over frames.
+//! Links: layers that carry packets to neighbours over frames.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub mod two_p;
 pub mod wild;
 pub mod wired;
 
-/// Why all frames of a neighbour are refused whose link is another one.
+/// Reason shown for a neighbour whose frames are all refused because it runs another link protocol.
 const OTHER_LINK: &str = "link-protocol";
 
 /// A link protocol.
@@ -29,41 +29,42 @@ pub trait Link: Layer<Above = Packets, Below = Frames> {
     /// What the link is doing, for `status` and reports.
     fn status(&self, now: Instant) -> LinkStatus;
 
-    /// Where the link is in its slots, by radio, and the neighbours there that are in step: of its
-    /// status what is looked at often.
+    /// The slot state of each radio and the neighbours that are in step there: the part of the
+    /// status that is read often.
     fn slots(&self, now: Instant) -> Vec<(SlotStatus, Vec<NodeId>)> {
         let _ = now;
         Vec::new()
     }
 
-    /// Whether it does anything with a frame for another node beside counting it in `overheard`.
-    /// If not, its caller may count such frames in its place and not hand them over at all.
+    /// Whether the link uses frames that are addressed to other nodes, beyond counting them as
+    /// `overheard`. If not, its caller may count such frames itself and not hand them over.
     fn heeds_overheard(&self) -> bool {
         true
     }
 
-    /// How many frames with a short tag changed anything; one that came before must not.
+    /// How many frames with a short tag changed the state of the link. A replayed frame must not.
     fn heeded(&self) -> u64 {
         0
     }
 }
 
-/// Whether nothing can be sent on a lane because no keys are shared with its neighbour, though the
-/// radio has room: then waiting helps nobody.
+/// Whether a lane is closed only because no keys are shared with its neighbour, though the radio
+/// has room. Waiting for room is then pointless.
 fn lacks_keys(below: &RoomBelow<'_>, lane: Lane) -> bool {
     below(lane).is_none() && lacks_only_keys(below, lane)
 }
 
-/// The same of a lane for which there is no room.
+/// The same for a lane that is known to have no room.
 fn lacks_only_keys(below: &RoomBelow<'_>, lane: Lane) -> bool {
     !below(Lane { flow: FlowId::CONTROL, ..lane }).is_none()
 }
 
-/// The packet that a frame is where a link adds no header of its own.
+/// The fraction `part / all`; none if `all` is 0.
 fn share(part: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| part as f64 / all as f64)
 }
 
+/// The packet in a frame of a link that adds no header of its own: the whole payload.
 fn bare_packet(frame: ReceivedFrame) -> PacketUp {
     PacketUp::Received(ReceivedPacket {
         radio: frame.radio,
@@ -76,7 +77,7 @@ fn bare_packet(frame: ReceivedFrame) -> PacketUp {
     })
 }
 
-/// A neighbour that a link is to serve.
+/// A neighbour that a link serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerSpec {
     /// The neighbour.
@@ -85,15 +86,15 @@ pub struct PeerSpec {
     pub radio: RadioId,
 }
 
-/// How frames go between a node and a neighbour whose radio is another, or over a link with a rate
-/// of its own.
+/// How frames travel between a node and a neighbour that has a different kind of radio, or over a
+/// radio link with its own rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
     /// The neighbour.
     pub peer: PeerSpec,
-    /// The node's radio as it sends to it.
+    /// The node's radio, as it sends to the neighbour.
     pub there: RadioSpec,
-    /// Its radio as it sends to the node.
+    /// The neighbour's radio, as it sends to the node.
     pub back: RadioSpec,
 }
 
@@ -102,12 +103,12 @@ pub struct Way {
 pub struct LinkStatus {
     /// Protocol.
     pub kind: Name,
-    /// Where the link is in its slots, if it has slots: by radio.
+    /// State of the slots of each radio, if the link has slots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<SlotStatus>,
     /// Neighbours.
     pub neighbours: Vec<NeighbourStatus>,
-    /// Air time that this node spent or left.
+    /// Air time that this node used, and air time of guards, in which it sent nothing.
     pub air: AirTimes,
     /// Counters by name.
     pub counters: BTreeMap<Name, u64>,
@@ -115,14 +116,14 @@ pub struct LinkStatus {
     pub drops: BTreeMap<DropCause, u64>,
 }
 
-/// Where a link is in its slots.
+/// State of the slots of one radio.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SlotStatus {
-    /// The radio; those of one channel share their slots.
+    /// The radio. Radios on one channel share their slots.
     pub radio: RadioId,
     /// Its channel.
     pub channel: u16,
-    /// The number that all who are in step on this channel share.
+    /// Number of the cluster: the same for all nodes that are in step on this channel.
     pub cluster: u8,
     /// `"start"` (nobody heard yet), `"receive"`, `"guard"` or `"send"`.
     pub phase: Name,
@@ -131,7 +132,7 @@ pub struct SlotStatus {
     /// When the current phase ends, as time from now.
     #[serde(rename = "ends_in_ns")]
     pub ends_in: Duration,
-    /// Length of a send slot.
+    /// Length of this node's current send slot, or of the last one.
     #[serde(rename = "length_ns")]
     pub length: Duration,
 }
@@ -139,66 +140,69 @@ pub struct SlotStatus {
 /// What a link knows of one neighbour.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NeighbourStatus {
-    /// The protocol, if it is another than that of the link: over wires beside slots.
+    /// The protocol, if it is not that of the link as a whole: for neighbours over wires, beside a
+    /// link with slots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Name>,
     /// The neighbour.
     pub node: NodeId,
     /// The radio that reaches it.
     pub radio: RadioId,
-    /// Whether it has been heard and is not known to be gone; where there are slots, whether it is
-    /// in step. Without slots one that has nothing to say is up however long ago it was heard.
+    /// Whether the neighbour has been heard and is not known to be gone; where there are slots,
+    /// whether it is in step. Without slots, a neighbour that has nothing to send stays up however
+    /// long ago it was heard.
     pub up: bool,
-    /// How long ago a frame of it came, or an acknowledgement where the radio tells of these.
+    /// Time since the last frame from it, or the last acknowledgement where the radio reports
+    /// these.
     #[serde(rename = "heard_ago_ns")]
     pub heard_ago: Option<Duration>,
     /// The last correction of the slot start by this neighbour's stamp, in nanoseconds.
     pub sync_error_ns: Option<i64>,
-    /// Loss of frames to the neighbour as the link takes it to be now, 0 to 1.
+    /// The link's current estimate of the loss of frames to the neighbour, 0 to 1.
     pub loss: Option<f64>,
-    /// Loss of all frames so far of which the link knows whether they came, 0 to 1.
+    /// Loss over all frames so far whose fate the link knows, 0 to 1.
     #[serde(default)]
     pub loss_so_far: Option<f64>,
     /// Coded frames per data frame in the last slot.
     pub coding_rate: f64,
-    /// Whether losses come in bursts, where the link looks for it.
+    /// Whether losses come in bursts; none if the link does not measure it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_bursts: Option<bool>,
-    /// What is done for each class of flows, where the link has classes; the first is that of
-    /// all flows that no other takes.
+    /// How each class of flows is treated, if the link has classes. The first one is the default
+    /// class, for flows that no other class selects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassStatus>,
     /// Packets waiting or not yet acknowledged.
     pub queue_packets: usize,
-    /// Payload delivered to the neighbour so far, in bytes, as far as known.
+    /// Payload delivered to the neighbour so far, in bytes, as far as this node knows.
     pub sent_bytes: u64,
-    /// Payload received from the neighbour and given up so far, in bytes.
+    /// Payload received from the neighbour and passed to the layer above so far, in bytes.
     pub received_bytes: u64,
-    /// Signal of its last frame, in dBm.
+    /// Signal of the last frame from it, in dBm.
     pub signal_dbm: Option<f64>,
-    /// Why all its frames are refused, while they come: `"version"`, `"slot-length"`, or
+    /// Why all its frames are refused, as long as they arrive: `"version"`, `"slot-length"`, or
     /// `"link-protocol"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Name>,
 }
 
-/// What a link does for one class of flows to one neighbour.
+/// How a link treats one class of flows to one neighbour.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClassStatus {
     /// Name.
     pub name: Name,
-    /// The preset that it follows now.
+    /// The preset in use now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Name>,
     /// Packets that wait for their first transmission.
     pub queue_packets: usize,
-    /// Packets that were sent and are neither acknowledged nor given up.
+    /// Packets that were sent and are neither acknowledged nor given up yet.
     pub unfinished_packets: usize,
     /// Most retransmissions of a packet.
     pub retries: u8,
     /// Which transmissions are coded.
     pub codes: Codes,
-    /// Parity packets for a full block.
+    /// Parity packets of a full block.
     pub parity: usize,
     /// Packets dropped because a queue was full.
     pub dropped: u64,
@@ -227,10 +231,10 @@ pub struct AirShares {
     /// Repeated transmissions of data.
     #[serde(rename = "retransmission_ns")]
     pub retransmission: Duration,
-    /// Frames of erasure code.
+    /// Parity frames of the erasure code.
     #[serde(rename = "coding_ns")]
     pub coding: Duration,
-    /// Acknowledgements and slot beacons by themselves.
+    /// Frames with only an acknowledgement, and beacons.
     #[serde(rename = "acknowledgement_ns")]
     pub acknowledgement: Duration,
     /// Guards of send slots.
@@ -239,7 +243,7 @@ pub struct AirShares {
 }
 
 impl AirShares {
-    /// All of it.
+    /// The total.
     pub fn sum(&self) -> Duration {
         let Self { data, retransmission, coding, acknowledgement, guard } = *self;
         data + retransmission + coding + acknowledgement + guard
@@ -251,20 +255,20 @@ impl AirShares {
 #[serde(transparent)]
 pub struct AirTimes(Vec<AirTime>);
 
-/// Air time of a radio that one neighbour cost.
+/// Air time of one radio that one neighbour cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AirTime {
     /// The radio.
     pub radio: RadioId,
-    /// The neighbour; none for guards, and for frames that are for all.
+    /// The neighbour; none for guards and for frames to all neighbours.
     pub to: Option<NodeId>,
-    /// What for.
+    /// The air time by use.
     #[serde(rename = "times")]
     pub shares: AirShares,
 }
 
 impl AirTimes {
-    /// What a neighbour cost.
+    /// The air time of a radio that one neighbour has cost; starts at 0 when first asked for.
     pub fn of(&mut self, radio: RadioId, to: Option<NodeId>) -> &mut AirShares {
         let found = self.0.iter().position(|time| (time.radio, time.to) == (radio, to));
         let place = found.unwrap_or_else(|| {
@@ -274,12 +278,12 @@ impl AirTimes {
         &mut self.0[place].shares
     }
 
-    /// Adds what the neighbours of other radios cost.
+    /// Adds the air times of other radios.
     pub fn extend(&mut self, others: &Self) {
         self.0.extend(&others.0);
     }
 
-    /// Each neighbour of each radio that has cost any.
+    /// All air times: one for each radio and neighbour that has cost any.
     pub fn iter(&self) -> impl Iterator<Item = &AirTime> {
         self.0.iter()
     }

@@ -18,7 +18,7 @@ use crate::wire::ip::{self, Ecn};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum QueueConfig {
-    /// Takes packets while there is room.
+    /// Accepts packets while there is room.
     #[default]
     DropTail,
     /// Random early detection.
@@ -31,21 +31,23 @@ impl QueueConfig {
     }
 }
 
-/// Settings of RED.
+/// Configuration of RED.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedConfig {
-    /// Mean length below which all packets are taken.
+    /// Mean queue length below which all packets are accepted, in packets.
     pub min_packets: f64,
-    /// Mean length at which a packet is marked or dropped with probability `max_p`.
+    /// Mean queue length at which a packet is marked or dropped with probability `max_p`, in
+    /// packets.
     pub max_packets: f64,
-    /// Weight of the length now in the mean.
+    /// Weight of the current length in the moving average, 0 to 1.
     pub weight: f64,
-    /// Probability at `max_packets`.
+    /// Probability of a mark or drop at `max_packets`, 0 to 1.
     pub max_p: f64,
-    /// Above `max_packets` the probability rises to one at twice that, else at once.
+    /// Whether the probability rises gradually above `max_packets`, to 1 at twice that length;
+    /// otherwise it rises to 1 at once.
     pub gentle: bool,
-    /// ECN-capable packets are marked.
+    /// Whether ECN-capable packets are marked instead of dropped, below `max_packets`.
     pub ecn: bool,
 }
 
@@ -62,11 +64,12 @@ impl Default for RedConfig {
     }
 }
 
-/// Free places on a lane of a queue of `length` packets, `others` of which nothing waits above for.
+/// Free places on a lane of a queue with `length` packets, `others` of which belong to sources that
+/// do not wait for room.
 ///
-/// What waits there takes each place the moment it is free, so that the others would never find
-/// one. Of them the queue takes half of its limit however full it is, as if what waits stood in the
-/// buffer of its own socket.
+/// Sources that wait take each place as soon as it is free, so that the others would never find
+/// one. The queue therefore accepts up to half of its limit from the others, however full it is, as
+/// if packets of waiting sources were still in the buffers of their sockets.
 pub(super) fn places(
     limit: usize,
     length: usize,
@@ -87,7 +90,7 @@ pub(super) fn free(limit: usize, queue: &VecDeque<Packet>, lane: Lane) -> usize 
     places(limit, queue.len(), others, lane)
 }
 
-/// What is to become of a packet.
+/// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Take,
@@ -95,38 +98,39 @@ pub(super) enum Verdict {
     Drop,
 }
 
-/// RED at one queue.
+/// The RED state of one queue.
 #[derive(Debug)]
 pub(super) struct Red {
     config: RedConfig,
     rng: Rng,
     /// Mean length, in packets.
     mean: f64,
-    /// Packets since the last one that was marked or dropped; none while the mean is short.
+    /// Packets since the last one that was marked or dropped; none while the mean is below
+    /// `min_packets`.
     since: Option<u32>,
-    /// Whether one was dropped and none has left since.
+    /// Whether a packet was dropped and none has left since.
     has_dropped: bool,
-    /// When the queue became empty, if it is.
+    /// When the queue became empty; none if it is not empty.
     idle: Option<Instant>,
-    /// The packets that left last, if others were behind them; and the mean time of a packet.
+    /// The packets that left last, if others were queued behind them; and the mean time per packet.
     left: Option<Left>,
     packet_time: Option<Duration>,
     pub(super) marked: u64,
     pub(super) dropped: u64,
 }
 
-/// Packets that left at one instant, as those of an aggregate do.
+/// Packets that left at the same instant, as those of an aggregate do.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     at: Instant,
     count: u64,
-    /// How long they took together, and the mean time of a packet before them.
+    /// How long they took together, and the mean time per packet before them.
     span: Option<Duration>,
     before: Option<Duration>,
 }
 
 impl Left {
-    /// The mean time of a packet after them.
+    /// The mean time per packet, with these packets included.
     fn packet_time(&self) -> Option<Duration> {
         let Some(span) = self.span else { return self.before };
         let time = span / self.count;
@@ -151,7 +155,7 @@ impl Red {
         }
     }
 
-    /// Judges a packet that comes to a queue of `length` packets.
+    /// Decides about a packet that arrives at a queue of `length` packets.
     pub(super) fn judge(&mut self, now: Instant, length: usize, packet: &[u8]) -> Verdict {
         self.follow(now, length);
         let RedConfig { min_packets, max_packets, max_p, gentle, ecn, .. } = self.config;
@@ -167,7 +171,7 @@ impl Red {
         };
         let since = self.since.map_or(0, |since| since + 1);
         self.since = Some(since);
-        // Spreads the victims evenly: their distances are uniform, not geometric.
+        // Spreads the chosen packets evenly: their distances are uniform, not geometric.
         let spread = 1.0 - f64::from(since) * share;
         if spread > share && self.rng.uniform() * spread >= share {
             return Verdict::Take;
@@ -180,30 +184,30 @@ impl Red {
         self.dropped += 1;
         self.has_dropped = length > 0;
         if length == 0 {
-            // Nothing will leave after which the queue could be found empty.
+            // Nothing will leave after which the queue could become empty.
             self.idle = Some(now);
         }
         Verdict::Drop
     }
 
-    /// Whether a packet on a lane is to wait where others would be judged: whoever waits above for
-    /// a place has the next one only after a packet has left, or it would be judged without end.
+    /// Whether a lane has no room although the queue does: a source that waits for room may try
+    /// again only after a packet has left; otherwise its packet would be judged again and again.
     pub(super) fn holds_back(&self, lane: Lane) -> bool {
         self.has_dropped && lane.overflow.waits()
     }
 
-    /// Moves the mean on to now.
+    /// Advances the mean to the present.
     fn follow(&mut self, now: Instant, length: usize) {
         let weight = self.config.weight;
         if let (Some(idle), Some(time)) = (self.idle.take(), self.packet_time) {
-            // As if so many packets had come to the empty queue.
+            // As if this many packets had arrived at the empty queue.
             let packets = now.since(idle).as_nanos() / time.as_nanos().max(1);
             self.mean *= power(1.0 - weight, packets);
         }
         self.mean += weight * (length as f64 - self.mean);
     }
 
-    /// Notes that a packet is done and `length` are left.
+    /// Records that a packet has left and `length` remain.
     pub(super) fn on_left(&mut self, now: Instant, length: usize) {
         self.has_dropped = false;
         let left = match self.left.filter(|_| self.idle.is_none()) {
@@ -223,7 +227,7 @@ impl Red {
     }
 }
 
-/// A whole power, by squaring.
+/// A power with an integer exponent, by squaring.
 fn power(mut base: f64, mut exponent: u64) -> f64 {
     let mut result = 1.0;
     while exponent > 0 {
@@ -268,7 +272,7 @@ mod tests {
             places(limit, length, || others, Lane { overflow, ..Lane::default() })
         };
         assert_eq!([free(50, 49, 0, true), free(50, 50, 0, true)], [1, 0]);
-        // Where only they are in it, they have all of it and no more.
+        // If the queue contains only their packets, they may fill it, but not beyond its limit.
         assert_eq!([free(50, 10, 10, false), free(50, 50, 50, false)], [40, 0]);
         assert_eq!([free(50, 50, 0, false), free(50, 60, 10, false)], [25, 15]);
         assert_eq!([free(50, 75, 25, false), free(50, 75, 25, true)], [0, 0]);
@@ -283,7 +287,7 @@ mod tests {
         assert!(red.holds_back(waits) && !red.holds_back(Lane::default()));
         red.on_left(Instant::ZERO, 39);
         assert!(!red.holds_back(waits));
-        // Where nothing is in the queue, nothing will leave.
+        // In an empty queue, no packet will leave.
         red.mean = 40.0;
         red.config.weight = 0.0;
         assert_eq!(red.judge(Instant::ZERO, 0, &packet(Ecn::NotEct)), Verdict::Drop);
@@ -295,7 +299,7 @@ mod tests {
         let config = RedConfig { weight: 1.0, ..RedConfig::default() };
         for (length, p) in [(4, 0.0), (10, 0.05), (15, 0.1)] {
             let (found, _) = share(&mut red(config), length, &packet(Ecn::NotEct), 20_000);
-            // Victims are 1 to 1 / p - 1 packets apart, all distances alike: 1 / (2 p) in the mean.
+            // Chosen packets are 1 to 1 / p - 1 packets apart, uniformly: 1 / (2 p) on average.
             assert!((found - 2.0 * p).abs() <= 0.1 * p, "{found} at {length}");
         }
         let (found, _) = share(&mut red(config), 18, &packet(Ecn::NotEct), 20_000);

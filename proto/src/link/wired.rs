@@ -1,8 +1,8 @@
-//! A link whose radios take turns, and the wires of the same node beside it.
+//! A link for a node that has both radios under another link and wires.
 //!
-//! A wire carries both ways at once: nobody on it has to be silent while another one sends, and
-//! slots would cost half of it. So wires have a `plain` link of their own. Packets, frames and what
-//! is told of them go to the one of the two whose radio they are of.
+//! A wire is full duplex: slots would waste half of it. Wires therefore have a `plain` link of
+//! their own. Packets, frames and their outcomes go to the one of the two links that owns the radio
+//! or wire.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::base::{
     Packets, RadioId, Room, RoomBelow, UnitId, sooner,
 };
 
-/// Set in the ids of frames on wires: the two links number theirs alike.
+/// Set in the ids of frames on wires, because both links number their frames from 0.
 const ON_WIRE: u64 = 1 << 61;
 
 /// The two links of a node with radios and wires.
@@ -30,7 +30,7 @@ impl fmt::Debug for Wired {
 }
 
 impl Wired {
-    /// Puts a link of radios and one of wires, whose ids these are, side by side.
+    /// Combines a link for the radios and one for the wires, whose ids are `on_wires`.
     pub fn build(radios: Box<dyn Link + Send>, wires: Plain, on_wires: Vec<RadioId>) -> Self {
         Self { radios, wires, on_wires }
     }
@@ -39,13 +39,13 @@ impl Wired {
         self.on_wires.contains(&radio)
     }
 
-    /// The link of a radio.
+    /// The link that owns a radio.
     fn of(&mut self, radio: RadioId) -> &mut dyn Link {
         if self.is_wire(radio) { &mut self.wires } else { &mut *self.radios }
     }
 }
 
-/// A unit for a radio, with an id that the link of radios does not give.
+/// A unit for a wire, with an id that the link for the radios does not use.
 fn as_of_wire(unit: FrameDown) -> FrameDown {
     match unit {
         FrameDown::Frame(mut frame) => {

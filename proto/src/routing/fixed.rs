@@ -1,4 +1,4 @@
-//! Fixed routes: every destination has its next hop from the start and keeps it.
+//! Fixed routes: every destination has a next hop from the start and keeps it.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ pub struct Fixed {
     forwarder: Forwarder,
 }
 
-/// Neighbours that are remembered by what they sent.
+/// Most neighbours whose radio is remembered.
 const HEARD: usize = 1_024;
 
 #[derive(Debug)]
 struct FixedRoutes {
-    /// In the order of the destinations.
+    /// In order of the destinations.
     all: Box<[(NodeId, NextHop)]>,
-    /// The radio, where all routes have the same one.
+    /// The radio, if all routes have the same one.
     radio: Option<RadioId>,
-    /// By which radio neighbours were heard, where it is not that one.
+    /// The radio over which a neighbour was last heard, if it is another one.
     heard: BTreeMap<NodeId, RadioId>,
 }
 
@@ -55,11 +55,12 @@ impl Routes for FixedRoutes {
         if matches!(to, Destination::End(_)) {
             return hop;
         }
-        // A neighbour may be known as the way to others alone.
+        // A neighbour may be known only as the next hop to others.
         let all = || self.all.iter().map(|route| route.1);
         let known = hop.filter(|hop| hop.via == node);
         let known = known.or_else(|| all().find(|hop| hop.via == node));
-        // Routes there and back may differ: who is nobody's next hop here may have us as theirs.
+        // Routes there and back may differ: a node that is no next hop here may have us as its next
+        // hop.
         known.or_else(|| {
             let radio = self.heard.get(&node).copied().or(self.radio)?;
             Some(NextHop { via: node, radio, hops: 1 })
@@ -74,7 +75,7 @@ impl Fixed {
         Self { routes, forwarder: Forwarder::new(node, plan) }
     }
 
-    /// Something of each part of it, so that it is at hand.
+    /// Reads something of each part, so that it is in the cache.
     pub(crate) fn fetch(&self) -> u64 {
         let route = self.routes.all.first().map_or(0, |(_, hop)| hop.via.0);
         u64::from(route) ^ self.forwarder.fetch()

@@ -19,8 +19,8 @@ use crate::wire::ip;
 /// Packets of this node that may wait for room below, for each lane.
 const LANE_PACKETS: usize = 1;
 
-/// Set in the ids of packets that come from other nodes, or from the protocol itself; those of our
-/// datagrams keep their id.
+/// Bit in the ids of packets that come from other nodes, or from the protocol itself; packets of
+/// our datagrams keep the datagram's id.
 const TRANSIT: u64 = 1 << 63;
 
 /// The next hop of a destination.
@@ -34,9 +34,9 @@ pub struct NextHop {
     pub hops: u8,
 }
 
-/// Where datagrams are to go.
+/// The routes of a protocol.
 pub(super) trait Routes {
-    /// The next hop to where a datagram is to go.
+    /// The next hop of a datagram.
     fn route(&self, to: Destination) -> Option<NextHop>;
 }
 
@@ -46,34 +46,36 @@ pub(super) struct Forwarder {
     pub(super) node: NodeId,
     pub(super) plan: AddressPlan,
     out: VecDeque<Outgoing>,
-    /// What is not asked for more.
+    /// Lanes and flows for which no more datagrams are requested.
     held_back: Vec<HeldBack>,
     pub(super) up: VecDeque<DatagramUp>,
     transit_ids: UnitIds,
     forwarded: u64,
     drops: BTreeMap<DropCause, u64>,
-    /// Where the last one was to go; boxed, as there is hardly ever one.
+    /// The destination of the last packet for a foreign address; boxed, as there is hardly ever
+    /// one.
     foreign: Option<Box<IpAddr>>,
 }
 
-/// What would be lost as the packet before it was.
+/// Datagrams that are not requested, because they would be lost like the one before.
 #[derive(Debug)]
 enum HeldBack {
-    /// On a lane without room, until there is some again.
+    /// Those of a lane without room, until it has some again.
     Full(Lane),
-    /// Of a flow that could wait and has no route to where it goes, as long as there is none.
+    /// Those of a flow that can wait and has no route to this destination, as long as there is
+    /// none.
     Unrouted(FlowId, Destination),
 }
 
 #[derive(Debug)]
 struct Outgoing {
     packet: Packet,
-    /// From another node, as it came.
+    /// It came from another node, and is unchanged.
     transit: bool,
 }
 
 impl Outgoing {
-    /// Makes a packet what the next hop is to have; returns whether it may go there.
+    /// Decrements the hop limit; returns whether the packet may be sent on.
     fn lower_hop_limit(&mut self) -> bool {
         let payload = ip::forwarded(std::mem::take(&mut self.packet.payload));
         let may_go = payload.is_some();
@@ -97,7 +99,7 @@ impl Forwarder {
         }
     }
 
-    /// Something of each part of it, so that it is at hand.
+    /// Reads something of each part, so that it is in the cache.
     pub(super) fn fetch(&self) -> u64 {
         self.out.len() as u64 ^ self.up.len() as u64 ^ self.forwarded
     }
@@ -106,9 +108,9 @@ impl Forwarder {
         *self.drops.entry(cause).or_default() += 1;
     }
 
-    /// Takes an event from the link.
+    /// Handles an event of the link.
     pub(super) fn handle_rx(&mut self, mut event: PacketUp, routes: &impl Routes) {
-        // Most packets are for others: they stay where they are, and only the payload is taken.
+        // Most packets are for other nodes: they are not moved, and only the payload is taken.
         if let PacketUp::Received(packet) = &mut event
             && !self.is_for_us(packet, routes)
         {
@@ -126,7 +128,7 @@ impl Forwarder {
                     self.up.push_back(DatagramUp::Done(done));
                 }
             }
-            // The link that dropped it has counted it.
+            // The link has counted it.
             PacketUp::Dropped { id, .. } if is_transit(id) => {}
             PacketUp::Dropped { id, cause } => {
                 self.up.push_back(DatagramUp::Dropped { id, cause });
@@ -136,7 +138,7 @@ impl Forwarder {
         }
     }
 
-    /// Whether a packet is for this node; one that is not is sent on or dropped.
+    /// Whether a packet is for this node; others are sent on or dropped.
     fn is_for_us(&mut self, packet: &mut ReceivedPacket, routes: &impl Routes) -> bool {
         let is_ip = matches!(packet.protocol, EtherType::IPV4 | EtherType::IPV6);
         let Some(dst) = ip::destination(&packet.payload).filter(|_| is_ip) else {
@@ -160,19 +162,20 @@ impl Forwarder {
             return self.count_drop(DropCause::NoRoute);
         };
         let (id, flow) = (self.transit_id(), ip::flow(&payload));
-        // Its sender cannot be held back, and hears of a loss sooner the older the lost packet is.
+        // Its sender cannot be held back, and learns of a loss sooner if the oldest packet is
+        // dropped.
         let options = TxOptions { overflow: Overflow::DropHead, ..TxOptions::default() };
         let packet = packet_to(id, hop, flow, payload, options);
         self.out.push_back(Outgoing { packet, transit: true });
     }
 
-    /// A name for a packet of which nobody above needs to hear.
+    /// An id for a packet whose outcome nobody above needs to hear.
     pub(super) fn transit_id(&mut self) -> UnitId {
         UnitId(self.transit_ids.next_id().0 | TRANSIT)
     }
 
-    /// Room on the lane of a flow: over the radio of its neighbour, or over any if the caller does
-    /// not know the route.
+    /// Room for a flow: over the radio of the neighbour, or over any radio if the caller does not
+    /// know the route.
     pub(super) fn room(&self, lane: Lane, routes: &impl Routes) -> Room {
         let radio = lane.to.and_then(|to| routes.route(Destination::NextHop(to)));
         let radio = radio.map(|hop| hop.radio);
@@ -211,7 +214,7 @@ impl Forwarder {
         self.out.push_back(Outgoing { packet: Packet { to, ..packet }, transit: false });
     }
 
-    /// Gives the next packet of those that there is room for.
+    /// Gives the next packet for which there is room.
     pub(super) fn poll_tx(&mut self, below: &RoomBelow<'_>) -> Option<Packet> {
         self.held_back.retain(|held| match held {
             HeldBack::Full(lane) => below(*lane).is_none(),
@@ -234,9 +237,9 @@ impl Forwarder {
             } else if out.packet.options.overflow.waits() {
                 index += 1;
             } else {
-                // The link owns the buffer of the node: what it has no room for is lost here. What
-                // is of this node does not wait in front of it either, or it would take the places
-                // of what comes from others.
+                // The queue of the node is in the link: a packet for which the link has no room is
+                // lost here. Packets of this node do not wait here either, or they would take the
+                // places of packets from others.
                 let lost = self.out.remove(index).expect("it was found");
                 self.count_drop(DropCause::QueueFull);
                 if !transit {
@@ -249,7 +252,7 @@ impl Forwarder {
         None
     }
 
-    /// What it did, with the routes of a protocol.
+    /// The status of the forwarder, with the routes of a protocol.
     pub(super) fn status<'a>(
         &self,
         kind: &'static str,
@@ -272,7 +275,7 @@ impl Forwarder {
     }
 }
 
-/// A packet in the access category that its transport chose, else in that of its code point.
+/// A packet in the access category that its transport chose, or in that of its DSCP.
 fn packet_to(
     id: UnitId,
     hop: NextHop,

@@ -1,4 +1,4 @@
-//! Routing: what carries datagrams over the packets of links.
+//! Routing protocols, which carry datagrams over the packets of links.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,47 +18,48 @@ pub use forward::NextHop;
 
 /// A routing protocol.
 pub trait Routing: Layer<Above = Datagrams, Below = Packets> {
-    /// Signs from now on what is flooded, and believes nothing that is not signed by its
-    /// originator. To be called before anything else.
+    /// Signs flooded messages from now on, and accepts only those signed by their originator. To be
+    /// called before anything else.
     fn set_signing(&mut self, signing: Signing);
 
-    /// Believes the holders of these keys and no others from now on.
+    /// Accepts messages of the holders of these keys, and of no others, from now on.
     fn set_keys(&mut self, cx: &mut Cx<'_>, keys: &BTreeMap<NodeId, PublicKey>);
 
-    /// What it knows and did, for `status` and reports.
+    /// Its knowledge and counters, for `status` and reports.
     fn status(&self, now: Instant) -> RoutingStatus;
 }
 
-/// What flooded control is signed and checked with.
+/// Keys with which flooded messages are signed and checked.
 #[derive(Debug)]
 pub struct Signing {
-    /// The own keys.
+    /// The node's own keys.
     pub identity: Identity,
     /// The keys of all nodes that are trusted.
     pub keys: Arc<BTreeMap<NodeId, PublicKey>>,
 }
 
-/// What a routing protocol knows and did.
+/// Knowledge and counters of a routing protocol.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RoutingStatus {
-    /// Protocol.
+    /// Name of the protocol.
     pub kind: Name,
     /// Routes in use.
     pub routes: Vec<RouteStatus>,
-    /// Nodes that there is no route to any more.
+    /// Nodes to which there was a route, and is none now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_known: Vec<NodeId>,
-    /// Who is heard, where the protocol listens.
+    /// Neighbours that are heard, if the protocol listens to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<NeighbourStatus>,
     /// Datagrams forwarded for others.
     pub forwarded: u64,
     /// Datagrams dropped, by cause.
     pub drops: BTreeMap<DropCause, u64>,
-    /// Where the last packet of a neighbour was to go that is for no address of this network.
+    /// The last destination address of a packet from a neighbour that belongs to no node of this
+    /// network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<IpAddr>,
-    /// What else the protocol counts.
+    /// Other counters of the protocol.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<Name, u64>,
 }
@@ -72,7 +73,7 @@ pub struct RouteStatus {
     pub via: NodeId,
     /// Hops to the destination.
     pub hops: u8,
-    /// Expected transmissions of a packet on the way, where they are known.
+    /// Expected transmissions of a packet along the route (ETX), if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etx: Option<f64>,
 }
@@ -84,12 +85,12 @@ pub struct NeighbourStatus {
     pub node: NodeId,
     /// The radio.
     pub radio: RadioId,
-    /// Share of its messages that arrive here, 0 to 1.
+    /// Share of its messages that arrive here, 0 to 1 (LQ).
     pub lq: f64,
-    /// Share of ours that arrive there, as it says, 0 to 1.
+    /// Share of our messages that arrive there, as it reports, 0 to 1 (NLQ).
     pub nlq: f64,
-    /// Expected transmissions of a packet; nothing if it does not hear us.
+    /// Expected transmissions of a packet over this link (ETX); `None` if it does not hear us.
     pub etx: Option<f64>,
-    /// Whether it is asked to send on what this node floods.
+    /// Whether it is asked to forward what this node floods (multipoint relay).
     pub is_relay: bool,
 }

@@ -1,4 +1,5 @@
-//! The closed set of protocols for each role: an enum that hands out the role as a trait object.
+//! The closed set of protocols for each role: an enum that gives access to the role as a trait
+//! object.
 
 use crate::base::{Bitrate, RadioSpec, Seed};
 use crate::link::blindfec::BlindFec;
@@ -33,9 +34,9 @@ pub enum AnyLink {
     BlindFec(Box<BlindFec>),
     /// `link/harq`.
     Harq(Box<Harq>),
-    /// A link with slots on the radios and `link/plain` on the wires of a node.
+    /// A scheduled link on the radios of a node and `link/plain` on its wires.
     Wired(Box<Wired>),
-    /// One of the others with `link/snoop` around it.
+    /// One of the others, wrapped in `link/snoop`.
     Snoop(Box<Snoop>),
 }
 
@@ -64,7 +65,7 @@ impl AnyLink {
         }
     }
 
-    /// The link of radios beside that of wires, as far as a node has them.
+    /// The link of the radios, combined with that of the wires if the node has both.
     fn by_radios(plan: &NodePlan, seed: Seed) -> Self {
         let (wires, radios): (Vec<RadioSpec>, Vec<RadioSpec>) =
             plan.radio_specs().into_iter().partition(|spec| plan.is_wire_beside_slots(spec));
@@ -80,7 +81,7 @@ impl AnyLink {
         Self::Wired(Box::new(Wired::build(link, plain, on_wires)))
     }
 
-    /// The link of these radios by itself.
+    /// The configured link over these radios.
     fn bare(plan: &NodePlan, radios: &[RadioSpec], seed: Seed) -> Self {
         let is_there = |peer: &&PeerSpec| radios.iter().any(|spec| spec.id == peer.radio);
         let peers: Vec<PeerSpec> = plan.peers.iter().filter(is_there).copied().collect();
@@ -119,7 +120,7 @@ impl AnyLink {
         }
     }
 
-    /// The role.
+    /// The link, as its role.
     pub fn get(&self) -> &dyn Link {
         match self {
             Self::Plain(link) => &**link,
@@ -132,7 +133,7 @@ impl AnyLink {
         }
     }
 
-    /// The role, to be driven.
+    /// The link, to drive it.
     pub fn get_mut(&mut self) -> &mut dyn Link {
         match self {
             Self::Plain(link) => &mut **link,
@@ -183,7 +184,7 @@ impl AnyRouting {
         }
     }
 
-    /// The role.
+    /// The routing, as its role.
     pub fn get(&self) -> &dyn Routing {
         match self {
             Self::Fixed(routing) => routing,
@@ -191,7 +192,7 @@ impl AnyRouting {
         }
     }
 
-    /// The role, to be driven.
+    /// The routing, to drive it.
     pub fn get_mut(&mut self) -> &mut dyn Routing {
         match self {
             Self::Fixed(routing) => routing,
@@ -200,14 +201,14 @@ impl AnyRouting {
     }
 }
 
-/// Any transport: one end of one flow.
+/// Any transport: one end of a flow.
 #[derive(Debug)]
 pub enum AnyTransport {
     /// `transport/tcp`.
     Tcp(Box<Tcp>),
     /// `transport/udp`.
     Udp(Box<Udp>),
-    /// An end of a flow of blocks, whose machine is the node's.
+    /// An end of a flow of blocks; its state machine is shared by the whole node.
     Hop(Box<HopPort>),
 }
 
@@ -217,12 +218,12 @@ impl AnyTransport {
         match self {
             Self::Tcp(_) => 0,
             Self::Udp(transport) => transport.fetch(),
-            // Its state is the machine's.
+            // Its state is in the node's machine.
             Self::Hop(_) => 0,
         }
     }
 
-    /// The role.
+    /// The transport, as its role.
     pub fn get(&self) -> &dyn Transport {
         match self {
             Self::Tcp(transport) => &**transport,
@@ -231,7 +232,7 @@ impl AnyTransport {
         }
     }
 
-    /// The role, to be driven.
+    /// The transport, to drive it.
     pub fn get_mut(&mut self) -> &mut dyn Transport {
         match self {
             Self::Tcp(transport) => &mut **transport,
@@ -240,8 +241,8 @@ impl AnyTransport {
         }
     }
 
-    /// Whether it waits for room below. The TCP of a host does not: what its interface has no room
-    /// for is lost.
+    /// Whether it waits for room below. A host's TCP does not: what its interface has no room for
+    /// is lost.
     pub(super) const fn is_backpressured(&self) -> bool {
         match self {
             Self::Tcp(_) => false,

@@ -1,4 +1,4 @@
-//! What a scenario file may say of a stack: one enum per role, each variant a protocol with its
+//! Stack settings in a scenario file: one enum for each role; each variant is a protocol with its
 //! settings.
 
 use schemars::JsonSchema;
@@ -25,11 +25,12 @@ use crate::wire::{blindfec, harq};
 pub struct StackConfig {
     /// Link protocol.
     pub link: LinkConfig,
-    /// The queue of wires where radios send in slots (`wild`, `two-p`): wires do not, and their
-    /// link is `plain`.
+    /// Queue of wires, in a network whose radios send in slots (`wild`, `two-p`). Wires do not;
+    /// their link is `plain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wires: Option<WiresConfig>,
-    /// Repair of TCP's losses at every node that sends (Snoop), around the link: a baseline.
+    /// Local recovery of lost TCP segments (Snoop) at every node that sends, around the link: a
+    /// baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snoop: Option<SnoopConfig>,
     /// Routing protocol.
@@ -40,33 +41,33 @@ pub struct StackConfig {
 }
 
 impl StackConfig {
-    /// Settings of blocks, as routing has them.
+    /// Settings of blocks, adapted to whether routes may change.
     pub fn of_blocks(&self) -> HopConfig {
         let may_change = matches!(self.routing, RoutingConfig::Olsr(_));
         self.hop.clone().unwrap_or_default().over_routes(may_change)
     }
 }
 
-/// The queue of wires beside radios that send in slots.
+/// Queue of wires in a network whose radios send in slots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WiresConfig {
-    /// Packets that the queue holds at most; those of four slots if it is not given, 50 at least.
+    /// Most packets in the queue. Default: as many as a wire sends in four slots, 50 to 4,096.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<usize>,
-    /// Which packets it takes while there is room.
+    /// Which packets the queue accepts while it has room.
     #[serde(skip_serializing_if = "QueueConfig::is_default")]
     pub queue: QueueConfig,
 }
 
-/// Bounds of the queue of wires where nobody says how long it is.
+/// Largest default length of the queue of wires, in packets.
 const LONGEST_QUEUE: usize = 4_096;
 /// Longest IP packet, in bytes.
 const FULL_PACKET_BYTES: usize = 1_500;
 
 impl StackConfig {
-    /// The link of these wires of a node. What radios let go of comes once in a slot, at once, and
-    /// so do the acknowledgements that let TCP send.
+    /// The link of these wires of a node. Its queue is long because radios release what they
+    /// received once per slot, in a burst, and so the acknowledgements that let TCP send.
     pub(super) fn of_wires(&self, wires: &[RadioSpec]) -> PlainConfig {
         let usual = PlainConfig::default();
         let WiresConfig { queue_packets, queue } = self.wires.clone().unwrap_or_default();
@@ -88,15 +89,15 @@ pub enum LinkConfig {
     Plain(PlainConfig),
     /// Time slots, bulk acknowledgements and adaptive coding (WiLDNet).
     Wild(WildConfig),
-    /// Phases that end by markers, nothing repeated (2P): a baseline.
+    /// Phases that end with markers, no retransmission (2P): a baseline.
     #[serde(rename = "two-p")]
     TwoP(TwoPConfig),
-    /// N frames of every K packets, whatever is lost: a baseline.
+    /// N frames for every K packets, whatever is lost: a baseline.
     BlindFec(BlindFecConfig),
-    /// Units of a packet with as much parity as is likely to be lost, and once more on demand
+    /// Packets in units, with as much parity as is likely to be lost, and more on request
     /// (LL-HARQ).
     Harq(HarqConfig),
-    /// Units of a packet, repeated until all have come (LL-ARQ): a baseline.
+    /// Packets in units, repeated until all have arrived (LL-ARQ): a baseline.
     Arq(ArqConfig),
 }
 
@@ -107,22 +108,24 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// Whether radios send by a schedule of the link and not when the medium is free.
+    /// Whether the link schedules its radios, which then do not wait for a free medium.
     pub const fn has_schedule(&self) -> bool {
         matches!(self, Self::Wild(_) | Self::TwoP(_))
     }
 
-    /// The same of radios of one kind: a wire carries both ways at once, and has no slots.
+    /// Whether the link schedules radios of one kind. A wire carries both directions at once and
+    /// has no slots.
     pub fn has_schedule_over(&self, kind: PhyKind) -> bool {
         self.has_schedule() && kind != PhyKind::Wire
     }
 
-    /// Whether a radio chooses the bit-rates: a schedule reckons with one, and names it.
+    /// Whether a radio chooses the bit-rates. A schedule is calculated for one rate, which the link
+    /// names.
     pub fn chooses_rates(&self, radio: &RadioConfig) -> bool {
         radio.rate_control != RateControl::Fixed && !self.has_schedule_over(radio.phy)
     }
 
-    /// Length of the longest slot; none without a schedule.
+    /// Length of the longest slot; zero without a schedule.
     fn slot(&self) -> Duration {
         match self {
             Self::Wild(wild) => wild.slot_most(),
@@ -131,12 +134,12 @@ impl LinkConfig {
         }
     }
 
-    /// Whether it repairs losses by itself, round by round.
+    /// Whether the link repairs losses by itself, round by round.
     pub const fn repairs(&self) -> bool {
         matches!(self, Self::Wild(_)) || self.has_units()
     }
 
-    /// Whether it lets radios acknowledge frames, which they do not have to do one by one.
+    /// Whether radios may acknowledge its frames, one by one or as an aggregate.
     pub const fn is_acknowledged_by_radios(&self) -> bool {
         match self {
             Self::Plain(plain) => plain.mac_ack,
@@ -145,13 +148,13 @@ impl LinkConfig {
         }
     }
 
-    /// Whether it cuts packets into units.
+    /// Whether it divides packets into units.
     pub const fn has_units(&self) -> bool {
         matches!(self, Self::Harq(_) | Self::Arq(_))
     }
 
-    /// Packets that Snoop gives it at a time if the settings say nothing: few, because repeated
-    /// ones cannot overtake them, and as many as it takes where it sends many together.
+    /// How many packets Snoop hands to the link at a time unless the settings say it: few, because
+    /// retransmissions cannot overtake them, but without limit for links that send many at once.
     pub(super) const fn snoop_depth(&self) -> usize {
         match self {
             Self::Plain(_) | Self::Harq(_) | Self::Arq(_) => 4,
@@ -159,13 +162,14 @@ impl LinkConfig {
         }
     }
 
-    /// Whether it takes packets for all neighbours.
+    /// Whether it carries broadcast packets.
     pub const fn has_broadcast(&self) -> bool {
         !matches!(self, Self::TwoP(_))
     }
 
-    /// Bytes behind LLC/SNAP of the longest frame that a radio sends, sealed if frames are, with
-    /// packets of up to `packet` bytes. Of units, half are taken to be parity at most.
+    /// Length behind LLC/SNAP of the longest frame that a radio sends for packets of up to `packet`
+    /// bytes, including the seal if frames are sealed. At most half of the units are assumed to be
+    /// parity.
     pub fn longest_frame(&self, radio: &RadioSpec, packet: usize) -> usize {
         let sealed = packet + radio.seal_bytes;
         let tag = if radio.seal_bytes > 0 { UNIT_SEAL_BYTES } else { 0 };
@@ -179,7 +183,8 @@ impl LinkConfig {
         }
     }
 
-    /// The same of the longest frame that holds one packet of `packet` bytes and nothing else.
+    /// Length of the longest frame that holds one packet of `packet` bytes and nothing else,
+    /// likewise.
     pub fn packet_frame(&self, radio: &RadioSpec, packet: usize) -> usize {
         match self {
             Self::Wild(wild) => wild.single_frame(radio, packet) + radio.seal_bytes,
@@ -187,7 +192,7 @@ impl LinkConfig {
         }
     }
 
-    /// The name of the protocol, as files write it.
+    /// The name of the protocol in files.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Plain(_) => "plain",
@@ -204,15 +209,16 @@ impl LinkConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum RoutingConfig {
-    /// Shortest paths over the links of the scenario, fixed for the whole run; over links that
-    /// always lose everything where there is no other way.
+    /// Shortest paths over the links of the scenario, fixed for the whole run. Links that always
+    /// lose everything are used only where there is no other way.
     Fixed {},
-    /// Every node learns the network and takes the path of the fewest expected transmissions.
+    /// Every node learns the topology and uses the path with the fewest expected transmissions
+    /// (ETX).
     Olsr(OlsrConfig),
 }
 
 impl RoutingConfig {
-    /// The name, as files write it.
+    /// The name of the protocol in files.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Fixed {} => "fixed",
@@ -220,7 +226,7 @@ impl RoutingConfig {
         }
     }
 
-    /// Whether nodes tell all others what they know, so that each must know the keys of all.
+    /// Whether nodes flood what they know, so that each must know the keys of all.
     pub const fn floods(&self) -> bool {
         matches!(self, Self::Olsr(_))
     }

@@ -1,9 +1,9 @@
-//! The flow ends of a node, and which of them are to be asked.
+//! The flow ends of a node, and which of them have to be polled.
 //!
-//! A stack is turned for everything that happens at its node, and most of that concerns none of its
-//! ends: one that has nothing to give is not asked again until it is told something. Few ends are
-//! looked at one by one. Of many there is a tree of what they may have to give, so that an event
-//! costs the same however many of them rest.
+//! A stack takes a turn for everything that happens at its node, and most of that concerns none of
+//! its ends. So an end with nothing to give is not polled again until it is handed something. A few
+//! ends are looked at one by one. Many are kept in a tree of what they may have to give, so that an
+//! event costs the same however many of them are idle.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::transport::hop::HopPort;
 use crate::wire::hop::FlowKey;
 use crate::wire::ip;
 
-/// Ends that are looked at one by one.
+/// Up to this many ends are looked at one by one.
 const FEW: usize = 16;
 
 /// An end may have an event for the application.
@@ -22,12 +22,13 @@ const RISE: u8 = 1;
 /// An end may have a datagram.
 const SINK: u8 = 2;
 
-/// What an end, or one of several, may have to give.
+/// What an end, or a set of ends, may have to give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
-    /// [`RISE`] and [`SINK`]; an end with neither rests.
+    /// [`RISE`] and [`SINK`]; an end with neither is idle.
     may: u8,
-    /// When the timer of one that rests is due, [`Instant::MAX`] if never. The others are asked.
+    /// When the timer of an idle end is due, [`Instant::MAX`] if never. Ends that are not idle are
+    /// asked for theirs.
     due: Instant,
 }
 
@@ -44,12 +45,12 @@ impl State {
 #[derive(Debug)]
 struct End {
     transport: AnyTransport,
-    /// A datagram that nobody has had room for; there is none without [`SINK`].
+    /// A datagram for which there was no room. An end that holds one has [`SINK`] set.
     held: Option<Box<Datagram>>,
-    /// What its packets are marked with (RFC 2474); transports mark theirs with 0.
+    /// DSCP that its packets are marked with (RFC 2474); transports leave it at 0.
     dscp: u8,
     state: State,
-    /// Whether it stands among those that may have room.
+    /// Whether it is listed among the ends that may have more room.
     is_listed: bool,
 }
 
@@ -79,7 +80,7 @@ impl End {
             below(lane)
         };
         let Some(mut datagram) = self.transport.get_mut().poll_tx(cx, &room) else {
-            // A transport that has nothing to send, or has all the room, does not wait for room.
+            // A transport that did not ask for room has nothing to send; it does not wait for room.
             if !was_asked.get() {
                 self.has_no_more(SINK);
             }
@@ -112,25 +113,25 @@ impl End {
 #[derive(Debug)]
 pub(super) struct Ends {
     all: Vec<End>,
-    /// What they may have to give together. It may say more than is so until all were asked.
+    /// What all ends together may have to give. It may claim too much until all were polled.
     together: State,
     many: Option<Box<Many>>,
 }
 
-/// What is kept of many ends beside themselves.
+/// What is kept in addition when there are many ends.
 #[derive(Debug, Default)]
 struct Many {
-    /// What the ends below each node of a binary tree may have to give. The root is 1, the children
-    /// of `n` are `2 n` and `2 n + 1`, and the ends are the second half.
+    /// A binary tree: each node has what the ends below it may have to give. The root is 1, the
+    /// children of `n` are `2 n` and `2 n + 1`, and the ends are the second half.
     tree: Vec<State>,
-    /// The ends that accept packets of a flow, as [`ip::flow`] computes it.
+    /// The ends that accept packets of a flow, by the flow's id as [`ip::flow`] computes it.
     by_flow: BTreeMap<FlowId, Vec<usize>>,
-    /// The ends that may have more room for messages than they were known to have.
+    /// The ends that may have more room for messages than the application knows.
     roomier: Vec<usize>,
 }
 
 impl Many {
-    /// Takes a new end, or one in the place of an old one.
+    /// Adds a new end, or one that replaces an old one.
     fn enter(&mut self, index: usize, end: &mut End) {
         if index >= self.tree.len() / 2 {
             self.widen();
@@ -192,14 +193,14 @@ impl Many {
         }
     }
 
-    /// The first end from `from` on that `has` holds for. It must hold for several ends together
-    /// where it holds for one of them, and only there.
+    /// The first end, from `from` on, for which `has` holds. For several ends together, `has` must
+    /// hold exactly if it holds for one of them.
     #[inline(never)]
     fn next(&self, from: usize, has: impl Fn(&State) -> bool) -> Option<usize> {
         let width = self.tree.len() / 2;
         let mut place = width + from;
         while !has(self.tree.get(place)?) {
-            // What is right of it, or of the nearest of those above it that is a left child.
+            // What is to the right of it, or of its nearest ancestor that is a left child.
             place = (place + 1) >> (place + 1).trailing_zeros();
             if place == 1 {
                 return None;
@@ -251,7 +252,7 @@ impl Ends {
         self.all.get(index).map(|end| &end.transport)
     }
 
-    /// Adds an end whose packets are marked with a code point.
+    /// Adds an end whose packets are marked with a DSCP.
     pub(super) fn add(&mut self, transport: AnyTransport, dscp: u8) {
         let index = self.all.len();
         self.all.push(End::build(transport, dscp));
@@ -267,7 +268,7 @@ impl Ends {
         }
     }
 
-    /// Puts an end in the place of an old one. Panics if there is none.
+    /// Replaces an end. Panics if there is no such end.
     pub(super) fn replace(&mut self, index: usize, transport: AnyTransport, dscp: u8) {
         let end = self.all.get_mut(index).expect("an end to be replaced");
         let old = std::mem::replace(end, End::build(transport, dscp));
@@ -279,7 +280,7 @@ impl Ends {
         }
     }
 
-    /// An end that is told something, after which it may have something to give.
+    /// An end that is handed something, after which it may have something to give.
     pub(super) fn wake(&mut self, index: usize) -> Option<&mut AnyTransport> {
         self.all.get_mut(index)?.state = State::AWAKE;
         self.together = State::AWAKE;
@@ -287,7 +288,7 @@ impl Ends {
         Some(&mut self.all[index].transport)
     }
 
-    /// What is known of an end has changed, and maybe its room for messages.
+    /// Notes that the state of an end has changed, and perhaps its room for messages.
     #[inline]
     fn note(&mut self, index: usize, is_roomier: bool) {
         if let Some(many) = &mut self.many {
@@ -295,7 +296,7 @@ impl Ends {
         }
     }
 
-    /// The first end from `from` on that `has` holds for; see [`Many::next`].
+    /// The first end, from `from` on, for which `has` holds; see [`Many::next`].
     #[inline]
     fn next(&self, from: usize, has: impl Fn(&State) -> bool) -> Option<usize> {
         match &self.many {
@@ -304,8 +305,8 @@ impl Ends {
         }
     }
 
-    /// Notes what they may have to give together. To be called when all that may have had something
-    /// were asked for it.
+    /// Sums up what the ends may have to give. Call it after all that may have something were
+    /// polled.
     pub(super) fn sum_up(&mut self) {
         self.together = match &self.many {
             None => self.all.iter().fold(State::NOTHING, |sum, end| sum.or(end.state)),
@@ -313,14 +314,13 @@ impl Ends {
         };
     }
 
-    /// Whether one may have a datagram.
+    /// Whether an end may have a datagram.
     #[inline]
     pub(super) fn may_sink(&self) -> bool {
         self.together.may & SINK > 0
     }
 
-    /// The first end that may have a datagram of those after `after` and up to `last`; the first of
-    /// all comes after the last.
+    /// The first end after `after`, up to `last`, that may have a datagram. The order is cyclic.
     #[inline]
     pub(super) fn next_to_sink(&self, after: usize, last: usize) -> Option<usize> {
         if let Some(many) = &self.many {
@@ -338,7 +338,8 @@ impl Ends {
         }
     }
 
-    /// The end that a packet is for. That of the packet before, `latest`, is looked at first.
+    /// The end that accepts a packet. `latest`, the end that accepted the packet before, is asked
+    /// first.
     pub(super) fn accepting(&self, packet: &[u8], latest: usize) -> Option<usize> {
         let accepts = |index: &usize| self.all[*index].transport.get().accepts(packet);
         let count = self.all.len();
@@ -382,22 +383,22 @@ impl Ends {
         below: &RoomBelow<'_>,
     ) -> Option<Datagram> {
         let datagram = self.all[index].poll_tx(cx, below);
-        // One that had nothing may have found out that its application can write again.
+        // An end without a datagram may have found out that its application can write again.
         self.note(index, true);
         datagram
     }
 
-    /// Takes the datagram of an end that nobody has had room for.
+    /// Takes the datagram of an end for which there was no room before.
     pub(super) fn take_held(&mut self, index: usize) -> Option<Datagram> {
         self.all[index].held.take().map(|datagram| *datagram)
     }
 
-    /// Keeps a datagram of an end that nobody has room for.
+    /// Keeps a datagram of an end for which there is no room.
     pub(super) fn hold(&mut self, index: usize, datagram: Datagram) {
         self.all[index].held = Some(Box::new(datagram));
     }
 
-    /// Drops all that nobody has had room for. Returns how much that was.
+    /// Drops all datagrams that are held. Returns their number.
     pub(super) fn drop_held(&mut self) -> u64 {
         let (mut from, mut dropped) = (0, 0);
         while let Some(index) = self.next(from, |state| state.may & SINK > 0) {
@@ -435,19 +436,19 @@ impl Ends {
         has_fired
     }
 
-    /// Whether there are so many that [`Ends::poll_roomier`] tells of them.
+    /// Whether there are so many ends that [`Ends::poll_roomier`] lists them.
     pub(super) fn are_many(&self) -> bool {
         self.many.is_some()
     }
 
-    /// Gives the next end that may have more room for messages than when it was given before.
+    /// Gives the next end that may have more room for messages than when it was given last.
     pub(super) fn poll_roomier(&mut self) -> Option<usize> {
         let index = self.many.as_mut()?.roomier.pop()?;
         self.all[index].is_listed = false;
         Some(index)
     }
 
-    /// The end of a flow of blocks, if it is one.
+    /// The port of an end, if it is one of a flow of blocks.
     pub(super) fn port(&mut self, index: usize) -> Option<&mut HopPort> {
         match &mut self.all[index].transport {
             AnyTransport::Hop(port) => Some(port),
@@ -455,12 +456,12 @@ impl Ends {
         }
     }
 
-    /// The machine of flows of blocks has taken one from an end.
+    /// Notes that the machine for flows of blocks took a block from an end.
     pub(super) fn on_block_taken(&mut self, index: usize) {
         self.note(index, true);
     }
 
-    /// The end of a flow of blocks on the side that `key` asks for, which is told something and may
+    /// The end of a flow of blocks on the side that `key` selects. It is handed something, and may
     /// then have an event.
     pub(super) fn wake_port(
         &mut self,

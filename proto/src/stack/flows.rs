@@ -17,51 +17,53 @@ use crate::transport::hop::{Hop, HopPort};
 use crate::wire::hop::Refusal;
 use crate::wire::ip;
 
-/// IP packets for the host that may wait to be taken.
+/// Most IP packets that wait for the host to take them.
 const HOST_PACKETS: usize = 1024;
 
-/// What passed the top of a stack.
+/// Counters of what passed the top of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowsStats {
     /// IP packets taken from the host and the flows here.
     pub sent: u64,
     /// IP packets given to the host or the flows here.
     pub received: u64,
-    /// Of what the host or a transport that knows no backpressure sent, dropped for lack of room.
+    /// Packets of the host, or of a transport without backpressure, that were dropped for lack of
+    /// room.
     pub queue_full: u64,
-    /// From the host, for an address that no node has.
+    /// Packets from the host for an address that no node has.
     pub no_node: u64,
-    /// From the host, for a group or for all: they go nowhere, and nobody waits for them.
+    /// Multicast and broadcast packets from the host: they go nowhere, and nobody waits for them.
     #[serde(default)]
     pub multicast: u64,
-    /// For the host, which did not take them in time.
+    /// Packets for the host that it did not take in time.
     pub host_full: u64,
 }
 
 /// The flow ends of a node, and its port to the host.
 ///
-/// A flow end is named by [`FlowId`] in the order in which it was added, from 0.
+/// A [`FlowId`] identifies a flow end: its number in the order of addition, from 0.
 #[derive(Debug)]
 pub struct Flows {
     plan: AddressPlan,
     ends: Ends,
-    /// What waits between here and the host; nothing where there never was anything.
+    /// Packets between the stack and the host; `None` until there is one.
     host: Option<Box<HostPort>>,
-    /// The machine of flows of blocks; nothing where there are none.
+    /// The machine for flows of blocks; `None` if there are none.
     hop: Option<Box<Hop>>,
-    /// Whether someone outside moves blocks to and from it.
+    /// Whether blocks are moved to and from the machine by a caller outside, not by the flow ends.
     is_hop_outside: bool,
-    /// Whether no blocks come and go: then it only hears of routes, which are told once.
+    /// Whether no blocks are carried for now. The machine then still learns routes, because each is
+    /// announced only once.
     is_hop_shut: bool,
     ids: UnitIds,
     turn: usize,
-    /// The end that is the first to have its blocks taken: the one after the last that had one.
+    /// The flow end whose blocks are taken first: the one after the last that gave one.
     hop_turn: usize,
-    /// The end that took the last packet: the next one is most likely for it as well.
+    /// The end that took the last packet: the next one is most likely for it too.
     latest: usize,
     /// Whether an end or the host may have something to send, whatever the room below.
     may_sink: bool,
-    /// Whether an end holds a datagram that nobody has had room for.
+    /// Whether an end holds a datagram for which there was no room.
     is_holding: bool,
     stats: FlowsStats,
 }
@@ -74,7 +76,7 @@ struct HostPort {
 }
 
 impl Flows {
-    /// The top of a stack without flows.
+    /// The top of a stack, without flows.
     pub fn build(plan: AddressPlan) -> Self {
         Self {
             plan,
@@ -93,25 +95,25 @@ impl Flows {
         }
     }
 
-    /// Something of each part of the first ends, so that it is at hand.
+    /// Reads a word from each part of the first ends, see [`super::Stack::fetch`].
     pub(super) fn fetch(&self) -> u64 {
         let ends = self.ends.iter().take(2);
         ends.fold(self.stats.sent, |sum, end| sum ^ end.fetch())
     }
 
-    /// The name that the next flow end will have.
+    /// The id that the next flow end will have.
     pub fn next_flow(&self) -> FlowId {
         FlowId(self.ends.len() as u16)
     }
 
-    /// Adds a flow end, built with the name [`Flows::next_flow`], whose packets are marked with a
-    /// differentiated services code point (RFC 2474).
+    /// Adds a flow end that was built with the id [`Flows::next_flow`]. Its packets are marked with
+    /// a differentiated services code point (RFC 2474).
     pub fn add(&mut self, transport: AnyTransport, dscp: u8) {
         self.ends.add(transport, dscp);
         self.may_sink = true;
     }
 
-    /// Puts a flow end, built with the name `flow`, in the place of an old one.
+    /// Replaces a flow end by one that was built with the id `flow`.
     ///
     /// Panics if there is no such end.
     pub fn replace(&mut self, flow: FlowId, transport: AnyTransport, dscp: u8) {
@@ -119,19 +121,19 @@ impl Flows {
         self.may_sink = true;
     }
 
-    /// Has flows of blocks begin, end and pass here.
+    /// Adds the machine for flows of blocks.
     pub(super) fn set_hop(&mut self, hop: Hop) {
         self.hop = Some(Box::new(hop));
     }
 
-    /// Has blocks come and go here, or none after all: until they do again, which may be whenever
-    /// nothing came before.
+    /// Starts carrying blocks, or stops. After a stop it may start again, if no block came before
+    /// the stop.
     pub fn carry_blocks(&mut self, are_carried: bool) {
         self.is_hop_shut = !are_carried;
         self.may_sink = true;
     }
 
-    /// The machine of flows of blocks; nothing while none come and go.
+    /// The machine for flows of blocks; `None` while none are carried.
     pub fn hop(&self) -> Option<&Hop> {
         self.hop.as_deref().filter(|_| !self.is_hop_shut)
     }
@@ -140,14 +142,14 @@ impl Flows {
         self.hop.as_deref_mut().filter(|_| !self.is_hop_shut)
     }
 
-    /// The same, for someone who moves blocks to and from it in the place of the ends of flows.
+    /// The same machine, for a caller that moves blocks to and from it in place of the flow ends.
     pub fn hop_outside(&mut self) -> Option<&mut Hop> {
         self.is_hop_outside = true;
         self.may_sink = true;
         self.hop_mut()
     }
 
-    /// Moves blocks between the machine and the ends of their flows.
+    /// Moves blocks between the machine and the flow ends.
     fn settle_hop(&mut self, now: Instant) {
         let Some(hop) = self.hop.as_mut().filter(|_| !self.is_hop_outside) else { return };
         let (first, count) = (self.hop_turn, self.ends.len());
@@ -178,7 +180,7 @@ impl Flows {
         }
     }
 
-    /// An event for the machine of flows of blocks.
+    /// Handles an event for the machine.
     fn handle_hop(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         if let Some(hop) = &mut self.hop {
             hop.handle_rx(cx, event);
@@ -192,35 +194,35 @@ impl Flows {
         self.ends.get(usize::from(flow.0))
     }
 
-    /// A flow end, to be told something.
+    /// A flow end, to hand it something.
     pub fn transport_mut(&mut self, flow: FlowId) -> Option<&mut AnyTransport> {
         self.wake(usize::from(flow.0))
     }
 
-    /// A flow end that is told something, after which it may have something to give.
+    /// A flow end that is handed something, after which it may have something to give.
     fn wake(&mut self, index: usize) -> Option<&mut AnyTransport> {
         let transport = self.ends.wake(index)?;
         self.may_sink = true;
         Some(transport)
     }
 
-    /// Whether there are so many flow ends that [`Flows::poll_roomier`] tells of them.
+    /// Whether there are so many flow ends that [`Flows::poll_roomier`] lists them.
     pub fn are_many(&self) -> bool {
         self.ends.are_many()
     }
 
-    /// Gives the next of many flow ends that may have more room for messages than when it was given
-    /// before.
+    /// Gives the next flow end, of many, that may have more room for messages than when it was
+    /// given last.
     pub fn poll_roomier(&mut self) -> Option<FlowId> {
         self.ends.poll_roomier().map(|index| FlowId(index as u16))
     }
 
-    /// Whether there may be something to send that was not there before.
+    /// Whether there may be something new to send.
     pub(super) fn may_sink(&self) -> bool {
         self.may_sink
     }
 
-    /// Takes an IP packet of the host's own stack. It is dropped at the end of the turn if its
+    /// Takes an IP packet from the host's own IP stack. It is dropped at the end of the turn if its
     /// lane has no room.
     pub fn handle_ip(&mut self, packet: Bytes) {
         let to = ip::destination(&packet);
@@ -244,13 +246,13 @@ impl Flows {
         self.may_sink = true;
     }
 
-    /// Gives the next IP packet for the host's own stack.
+    /// Gives the next IP packet for the host's own IP stack.
     pub fn poll_ip(&mut self) -> Option<Bytes> {
         self.host.as_mut()?.to.pop_front()
     }
 
-    /// Drops what the host and transports without backpressure sent and nobody had room for, as a
-    /// full interface queue does. Returns whether there was anything.
+    /// Drops packets of the host and of transports without backpressure for which there was no
+    /// room, as a full interface queue does. Returns whether there were any.
     pub(super) fn drop_unsent(&mut self) -> bool {
         if self.host.is_none() && !self.is_holding {
             return false;
@@ -265,7 +267,7 @@ impl Flows {
         dropped > 0
     }
 
-    /// What passed.
+    /// What passed so far.
     pub fn stats(&self) -> FlowsStats {
         let refused = |end: &AnyTransport| match end {
             AnyTransport::Udp(udp) => udp.refused(),
@@ -275,7 +277,7 @@ impl Flows {
         FlowsStats { queue_full: self.stats.queue_full + refused, ..self.stats }
     }
 
-    /// Gives the next datagram of the ends, which have their turns.
+    /// Gives the next datagram of the flow ends, which take turns.
     #[inline(never)]
     fn poll_ends(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
         let last = self.turn;
@@ -327,7 +329,7 @@ impl Flows {
     }
 }
 
-/// The lane of a datagram as far as it is known above routing: its flow.
+/// The lane of a datagram, as far as it is known above routing: its flow.
 fn lane(datagram: &Datagram) -> Lane {
     Lane { flow: datagram.flow, ..Lane::default() }
 }
@@ -350,7 +352,7 @@ impl Layer for Flows {
                 self.handle_hop(cx, event);
             }
             DatagramUp::Done(PacketDone { id, .. }) | DatagramUp::Dropped { id, .. } => {
-                // The ends of flows do not ask what became of a single datagram.
+                // Flow ends do not ask what became of a single datagram.
                 if Hop::is_its_own(id) {
                     self.handle_hop(cx, event);
                 }

@@ -1,17 +1,23 @@
-//! Recorded losses: what became of the frames of each link over time, as a text that can be played
-//! back (`radio.md` 5).
+//! Recorded losses: the fate of the frames on each link over time, as a text file that can be
+//! played back (`radio.md` 5).
 //!
-//! A file is CSV. Lines that begin with `#` are skipped, the first other line is
+//! A file is CSV. Lines that begin with `#` are skipped; the first other line is
 //! `time_ns,link,fate`. Each further line says when a frame began to arrive, on which link (`a>b`,
-//! nodes by name), and what became of it: `ok`, `crc` (its content was destroyed), `preamble` (it
-//! was not even noticed), or, where the driver of a receiver drops what its card has received,
-//! `dropped` (behind the card's acknowledgement) or `unanswered` (before it); these two concern
-//! whom the frame is for, to all others it is `ok`. The last line of each link says `end` in the
-//! place of a fate: up to there the recording is complete. The times of a link never go back.
+//! nodes by name), and its fate:
 //!
-//! Played back, a fate holds from its time to that of the next line; before the first line nothing
-//! is lost. So any traffic can meet a recording, and the traffic that made it meets it frame by
-//! frame.
+//! - `ok`: it arrives;
+//! - `crc`: its content is destroyed;
+//! - `preamble`: it is not even detected;
+//! - `dropped` or `unanswered`: the receiver's driver drops what its card has received, after the
+//!   card acknowledged it or before. Only the frame's receiver is affected; for all others it is
+//!   `ok`.
+//!
+//! The last line of each link has `end` in place of a fate: the recording is complete up to there.
+//! The times of a link never decrease.
+//!
+//! In playback, a fate holds from its time to that of the next line; before the first line nothing
+//! is lost. So any traffic can be exposed to a recording, and the traffic that made it meets the
+//! same fates frame by frame.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,12 +26,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Duration, Instant};
 
-/// What becomes of a frame on its way.
+/// The fate of a frame on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Fate {
     /// It arrives.
     Ok,
-    /// Its content is destroyed: a receiver that locked on to it finds the check sequence wrong.
+    /// Its content is destroyed: a receiver that locks on to it finds the check sequence wrong.
     Crc,
     /// Its preamble is destroyed: a receiver does not lock on to it.
     Preamble,
@@ -38,7 +44,7 @@ pub enum Fate {
 impl Fate {
     const ALL: [Self; 5] = [Self::Ok, Self::Crc, Self::Preamble, Self::Dropped, Self::Unanswered];
 
-    /// As files have it.
+    /// The name in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -54,74 +60,74 @@ impl Fate {
     }
 }
 
-/// The first line of a recording that is no comment.
+/// The first line of a recording that is not a comment.
 pub const TRACE_HEADER: &str = "time_ns,link,fate";
-/// What stands for the fate in the last line of a link.
+/// What the last line of a link has in place of a fate.
 pub const TRACE_END: &str = "end";
 
 /// The recording of one link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossTrace {
-    /// Fates from their times on, never going back.
+    /// Fates with the times from which they hold, never decreasing.
     entries: Vec<(Instant, Fate)>,
     end: Instant,
 }
 
-/// Why a text is no recording.
+/// Why a text is not a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceError {
-    /// There is no line but comments.
+    /// There are only comments, or nothing.
     Empty,
-    /// Nothing follows the first line.
+    /// Nothing follows the header.
     NoLinks,
-    /// The first line is another one.
+    /// The first line is not the header.
     Header {
-        /// Number of the line.
+        /// Line number.
         line: usize,
     },
-    /// A line without three fields.
+    /// A line that does not have three fields.
     Fields {
-        /// Number of the line.
+        /// Line number.
         line: usize,
     },
-    /// A time that is no whole number of nanoseconds.
+    /// A time that is not a whole number of nanoseconds.
     Time {
-        /// Number of the line.
+        /// Line number.
         line: usize,
-        /// What stands there.
+        /// What the line has there.
         found: String,
     },
-    /// A fate that there is not.
+    /// A fate that does not exist.
     Fate {
-        /// Number of the line.
+        /// Line number.
         line: usize,
-        /// What stands there.
+        /// What the line has there.
         found: String,
     },
-    /// A time before that of the line of the same link before it.
+    /// A time earlier than that of the previous line of the same link.
     GoesBack {
-        /// Number of the line.
+        /// Line number.
         line: usize,
-        /// The time there.
+        /// The time of the line.
         to_ns: u64,
-        /// The time before.
+        /// The time before it.
         from_ns: u64,
     },
-    /// A line of a link behind its end.
+    /// A line of a link after its end.
     BehindEnd {
-        /// Number of the line.
+        /// Line number.
         line: usize,
     },
     /// The file ends before the end of a link: it was cut off.
     EndsEarly {
-        /// The last line.
+        /// Number of the last line.
         line: usize,
-        /// The link that has no end.
+        /// The link without an end.
         link: String,
     },
-    /// The link that was asked for is not there, or none was asked for and there are several.
+    /// The requested link is not in the file, or none was requested and there are several.
     Link {
-        /// Those that are there.
+        /// The links in the file.
         known: Vec<String>,
     },
 }
@@ -160,7 +166,7 @@ impl fmt::Display for TraceError {
 impl std::error::Error for TraceError {}
 
 impl LossTrace {
-    /// Reads the recording of a link; of the only one, if none is named.
+    /// Reads the recording of a link; without a link, that of the only one.
     pub fn parse(text: &str, link: Option<&str>) -> Result<Self, TraceError> {
         let mut links = parse_links(text)?;
         if links.is_empty() {
@@ -179,18 +185,18 @@ impl LossTrace {
         Self { entries: Vec::new(), end: Instant::ZERO + length }
     }
 
-    /// The fate that holds at each time, from its time on.
+    /// The fates, each with the time from which it holds.
     pub fn entries(&self) -> &[(Instant, Fate)] {
         &self.entries
     }
 
-    /// How long the recording is.
+    /// Length of the recording.
     pub fn length(&self) -> Duration {
         self.end.since(Instant::ZERO)
     }
 }
 
-/// A link as far as its lines were read.
+/// A link whose lines have been read so far.
 #[derive(Default)]
 struct Reading {
     trace: LossTrace,

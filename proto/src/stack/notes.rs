@@ -1,4 +1,4 @@
-//! What is possible in a scenario and hardly meant: it runs, and whoever wrote it is told.
+//! Notes on a scenario: what is possible but hardly intended. It runs, and its author is told.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ use super::scenario::{
 use super::space::{PathLoss, distance_m};
 use crate::base::{AccessCategory, PhyKind};
 
-/// No receiver is so much better than the standard wants.
+/// No receiver is this much better than the standard requires.
 const BELOW_SENSITIVITY_DB: f64 = 15.0;
 
 impl Scenario {
-    /// What to tell about a scenario without problems, a line each.
+    /// The notes on a scenario without problems, one line each.
     pub fn notes(&self) -> Vec<String> {
         let radios = self.radios();
         let rates = radios.iter().filter_map(|(whose, radio)| self.vain_rates(whose, radio));
@@ -41,7 +41,7 @@ impl Scenario {
             .collect()
     }
 
-    /// Every radio that the file describes, and whose it is.
+    /// Every radio that the file describes, with its owner.
     fn radios(&self) -> Vec<(String, RadioConfig)> {
         let all = std::iter::once(("radio".to_owned(), self.radio.clone()));
         let of_nodes = self.node.iter().filter_map(|node| {
@@ -66,21 +66,21 @@ impl Scenario {
         })
     }
 
-    /// Whether nobody is reached but by wire.
+    /// Whether nodes reach each other by wire only.
     fn is_all_wires(&self) -> bool {
         let has_places = self.node.iter().any(|node| node.place().is_some());
         let all_wires = self.phys().all(|phy| phy == PhyKind::Wire);
         all_wires && !self.link.is_empty() && !has_places
     }
 
-    /// The queue of wires beside slots, where there are none.
+    /// Settings of the queue of wires where no link is a wire.
     fn idle_wires(&self) -> Option<String> {
         self.stack.wires.as_ref()?;
         let has_wires = self.phys().any(|phy| phy == PhyKind::Wire);
         (!has_wires).then(|| "stack.wires: no link is a wire".to_owned())
     }
 
-    /// Faults that begin when the run is over.
+    /// Faults that begin after the end of the run.
     fn late_faults(&self) -> impl Iterator<Item = String> {
         let late = self.fault.iter().enumerate().filter(|(_, it)| it.from_s >= self.duration_s);
         late.map(|(index, fault)| {
@@ -89,7 +89,7 @@ impl Scenario {
         })
     }
 
-    /// Links whose length is not how far apart their ends stand.
+    /// Links whose length differs from the distance between their ends.
     fn other_lengths(&self) -> impl Iterator<Item = String> {
         let place = |node: &NodeConfig| Some((node.name.clone(), node.position_m?.0));
         let places: BTreeMap<String, [f64; 3]> = self.node.iter().filter_map(place).collect();
@@ -108,7 +108,7 @@ impl Scenario {
         })
     }
 
-    /// Flows that are called as another one.
+    /// Flows with the name of another flow.
     fn names_given_twice(&self) -> impl Iterator<Item = String> {
         let mut first = BTreeMap::new();
         let named = self.flow.iter().enumerate().filter(|(_, flow)| !flow.name.is_empty());
@@ -121,7 +121,7 @@ impl Scenario {
         })
     }
 
-    /// Radios of 2P with several neighbours, whose phases are the same.
+    /// 2P radios with several neighbours, whose phases are the same.
     fn shared_phases(&self) -> Option<String> {
         let is_two_p = matches!(self.stack.link, LinkConfig::TwoP(_));
         let topology = is_two_p.then(|| self.topology().ok()).flatten()?;
@@ -132,7 +132,7 @@ impl Scenario {
         ))
     }
 
-    /// Lengths of slots where all slots are equally long.
+    /// Slot lengths that have no effect because all slots are equally long.
     fn vain_lengths(&self) -> Option<String> {
         let LinkConfig::Wild(wild) = &self.stack.link else { return None };
         let [least, most] = [wild.slot_least_ms, wild.slot_most_ms];
@@ -152,7 +152,7 @@ impl Scenario {
         Some(format!("stack.link.{key} changes nothing: {why}"))
     }
 
-    /// Links whose radios say how strongly they send, where nothing follows from it.
+    /// Links whose radio has a link budget that has no effect.
     fn vain_budgets(&self) -> impl Iterator<Item = String> {
         let path_loss = PathLoss::build(self, self.radio.phy().band());
         let by_power = path_loss.as_ref().is_some_and(PathLoss::weakens);
@@ -177,14 +177,14 @@ impl Scenario {
         })
     }
 
-    /// A link with slots in a network without radios.
+    /// A link protocol with slots in a network of wires only.
     fn idle_slots(&self) -> Option<String> {
         let link = &self.stack.link;
         let is_idle = link.has_schedule() && self.is_all_wires();
         is_idle.then(|| format!("{}: all links are wires, which have no slots", link.name()))
     }
 
-    /// A radio that is to choose bit-rates, and may not or learns nothing.
+    /// A radio with rate control that may not choose, or gets no feedback.
     fn vain_rates(&self, whose: &str, radio: &RadioConfig) -> Option<String> {
         if radio.rate_control == RateControl::Fixed || radio.phy == PhyKind::Wire {
             return None;
@@ -207,7 +207,7 @@ impl Scenario {
         ))
     }
 
-    /// Radios that choose their bit-rates, and are given one.
+    /// Radios with rate control that are given a bit-rate.
     fn chosen_rates(&self) -> impl Iterator<Item = String> {
         let is_vain = move |radio: &RadioConfig| {
             radio.rate_mbps.is_some()
@@ -220,7 +220,7 @@ impl Scenario {
         })
     }
 
-    /// Links of which the signal is told and which no frame passes, where signals are held against
+    /// Links with a given signal that is too weak for any frame, where signals are compared with
     /// noise.
     fn weak_links(&self) -> impl Iterator<Item = String> {
         let adds_up = matches!(self.interference, InterferenceConfig::Sinr(_));
@@ -245,7 +245,7 @@ impl Scenario {
         })
     }
 
-    /// A loss for all links that links in the file do not have.
+    /// A loss for all pairs of nodes that the links in the file do not use.
     fn vain_losses(&self) -> Option<String> {
         let is_vain = self.propagation.loss != PropagationConfig::default().loss
             && matches!(self.propagation_kind(), PropagationKind::Links);
@@ -254,7 +254,7 @@ impl Scenario {
         })
     }
 
-    /// A radio that asks for the air in slots, which are reckoned without that.
+    /// A radio that uses RTS in slots, which are calculated without it.
     fn vain_rts(&self, whose: &str, radio: &RadioConfig) -> Option<String> {
         let has_slots = self.stack.link.has_schedule_over(radio.phy);
         let bytes = radio.rts_threshold.filter(|_| has_slots)?;
@@ -265,7 +265,7 @@ impl Scenario {
         ))
     }
 
-    /// Peers at an address that their own sockets have not, as behind a router that translates.
+    /// UDP peers at an address that their own sockets do not have, as behind a NAT.
     fn other_addresses(&self) -> impl Iterator<Item = String> {
         let sockets = |node: &NodeConfig| {
             let of = |device: &DeviceConfig| match device {
@@ -307,7 +307,7 @@ impl Scenario {
         told.into_iter()
     }
 
-    /// Keys of `[radio]` that its PHY, or what else is set, leaves without an effect.
+    /// Keys of `[radio]` that have no effect with its PHY or its other settings.
     fn vain_keys(&self) -> impl Iterator<Item = String> {
         let (radio, usual) = (&self.radio, RadioConfig::default());
         let aggregates = matches!(radio.phy, PhyKind::N | PhyKind::Ac);
@@ -329,21 +329,22 @@ impl Scenario {
                 "no frame is long without rts_threshold",
             ),
         ];
-        // Radios of nodes and links may be of another PHY, and have it from here.
+        // Radios of nodes and links may have another PHY, and take these keys from here.
         let has_others = self.node.iter().any(|node| node.radio.is_some())
             || self.link.iter().any(|link| link.radio.is_some());
         let vain = all.into_iter().filter(move |(_, is_vain, _)| *is_vain && !has_others);
         vain.map(|(key, _, why)| format!("radio.{key} changes nothing: {why}"))
     }
 
-    /// A radio that waits for less than it can receive sends over frames for others.
+    /// A radio that does not defer to signals that it could decode, and so sends over frames for
+    /// others.
     fn deafness(&self, whose: &str, radio: &RadioConfig) -> Option<String> {
-        // Where links say who hears whom, signals are as strong as they say.
+        // With `links` and `fixed`, signals are as strong as the file says.
         let by_signal =
             !matches!(self.propagation_kind(), PropagationKind::Links | PropagationKind::Fixed);
         let thresholds = self.thresholds(radio);
         let (sense, data) = (thresholds.sense, thresholds.data);
-        // Where signals add up, a receiver that may lock on holds the medium for busy.
+        // Where signals add up, a receiver that may lock on considers the medium busy.
         let effect = match self.interference {
             InterferenceConfig::Threshold {} => "frames between them do not make the medium busy",
             InterferenceConfig::Sinr(_) => "where signals add up they make the medium busy too",
@@ -357,7 +358,7 @@ impl Scenario {
     }
 }
 
-/// A mark that asks for an access category where there are none.
+/// A DSCP that asks for an access category where radios have none.
 fn vain_mark((index, flow): (usize, &FlowConfig)) -> Option<String> {
     let dscp = flow.dscp?;
     let access = AccessCategory::of_dscp(dscp);
@@ -677,7 +678,7 @@ mod tests {
         assert!(told.len() == 1 && told[0].starts_with("radio of node a"), "{told:?}");
     }
 
-    /// What is told of two radios with a link between them.
+    /// The notes on two radios with a link between them.
     fn of_link(before: &str, link: &str) -> Vec<String> {
         let text = format!(
             r#"{{ "name": "x", {before}, "node": [{{ "name": "a" }}, {{ "name": "b" }}],

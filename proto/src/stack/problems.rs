@@ -40,7 +40,7 @@ pub struct Problem {
     pub help: String,
 }
 
-/// What a sweep lacks. Whether its keys exist and its values fit shows when they are put in.
+/// Checks a sweep. Whether its keys exist and its values fit shows when they are put in.
 fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
     if sweep.seeds.count() == 0 {
         found.add(
@@ -62,7 +62,7 @@ fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
         }
         let mut values = BTreeSet::new();
         let is_known = |value: &SweepValue| {
-            // A number is the same with a point and without.
+            // A number is the same with a decimal point and without.
             let number = value.number().map(SweepValue::Number);
             !values.insert(format!("{:?}", number.as_ref().unwrap_or(value)))
         };
@@ -94,12 +94,12 @@ fn check_sweep(found: &mut Found, sweep: &SweepConfig) {
     }
 }
 
-/// Runs of a sweep, of each of which it is remembered whether it was done.
+/// Most runs of a sweep: for each it is remembered whether it was done.
 const RUNS: u64 = 100_000_000;
 
-/// Nodes that a number of 16 bits can tell apart.
+/// Most nodes: their numbers have 16 bits.
 const NODES: usize = 65_000;
-/// Radios of their own that the links of one node may have.
+/// Most radios of their own that the links of one node may have.
 const RADIOS: usize = 64;
 
 /// The problems found so far.
@@ -132,19 +132,19 @@ impl Found {
     }
 }
 
-/// A number for people, of which hundreds of digits say nothing.
+/// A number for people, without hundreds of digits.
 pub(super) fn shown(value: f64) -> String {
     let is_plain = value == 0.0 || !value.is_finite() || (1e-9..1e18).contains(&value.abs());
     if is_plain { value.to_string() } else { format!("{value:e}") }
 }
 
 impl Scenario {
-    /// Everything that is impossible in this scenario; nothing if it can be run.
+    /// Everything that is impossible in this scenario; empty if it can be run.
     pub fn problems(&self) -> Vec<Problem> {
         self.topology().err().unwrap_or_default()
     }
 
-    /// Who hears whom with all layouts written out, or everything that is impossible.
+    /// Who hears whom with all layouts expanded, or everything that is impossible.
     pub(super) fn topology(&self) -> Result<Topology, Vec<Problem>> {
         let mut found = Found(Vec::new());
         self.check_words(&mut found);
@@ -203,7 +203,7 @@ impl Scenario {
         }
     }
 
-    /// What is said of the scenario reaches terminals and pictures.
+    /// Checks the texts of the scenario, which reach terminals and pictures.
     fn check_words(&self, found: &mut Found) {
         names::check_shown(found, "name", &self.name);
         let line = self.description.lines().find(|line| !names::can_be_shown(line));
@@ -232,8 +232,8 @@ impl Scenario {
         self.link.iter().any(joins) || topology.is_some_and(hear)
     }
 
-    /// Whether nodes that move may find a route that there is not at the start. Links with slots
-    /// know the neighbours of the start alone.
+    /// Whether moving nodes may find a route that does not exist at the start. Links with slots
+    /// know only the neighbours of the start.
     pub(super) fn may_join_later(&self) -> bool {
         self.stack.routing.floods() && self.has_movers() && !self.stack.link.has_schedule()
     }
@@ -257,7 +257,7 @@ impl Scenario {
             if !names.insert(name) {
                 let message = format!("two nodes are called '{name}'");
                 found.add(path(), message, "a name of its own for each node");
-                // One is enough: layouts of one name have thousands in common.
+                // One is enough: layouts with the same name have thousands of names in common.
                 if index >= self.node.len() {
                     break;
                 }
@@ -357,10 +357,11 @@ impl Scenario {
         self.check_times_of(found, &path, flow, start);
     }
 
-    /// When a flow runs, that may start as late as at `start`, and from when on it is measured.
+    /// Checks when a flow runs, which may start as late as `start`, and when its measurement
+    /// begins.
     fn check_times_of(&self, found: &mut Found, path: &str, flow: &FlowConfig, start: f64) {
         let stop = flow.stop_s.unwrap_or(self.duration_s);
-        // In a run that cannot be no time is right.
+        // If the duration is wrong, no time can be checked against it.
         if self.duration_s > 0.0 {
             let inside = 0.0..=self.duration_s;
             let has_end = flow.stop_s.is_some() || inside.contains(&start);
@@ -376,7 +377,7 @@ impl Scenario {
             let help = format!("a time from start_s, {start} s, and before it stops, at {stop} s");
             found.add(format!("{path}.measure_from_s"), message, help);
         }
-        // A file that was there before is measured all the same.
+        // A file that is complete before the measurement begins is measured all the same.
         let is_cut = flow.stop_s.is_some() && flow.bytes.is_none();
         let of_all = self.measure_from_s.filter(|_| flow.measure_from_s.is_none() && is_cut);
         if let Some(from) = of_all.filter(|from| *from >= stop) {
@@ -409,7 +410,7 @@ fn check_radio(found: &mut Found, radio: &RadioConfig) {
     check_power(found, radio);
 }
 
-/// Checks settings that take the place of those of `[radio]`, with their own path.
+/// Checks settings that override those of `[radio]`, under their own path.
 fn check_override(found: &mut Found, path: &str, radio: &RadioOverride, base: &RadioConfig) {
     let mut of_base = Found(Vec::new());
     check_radio(&mut of_base, base);
@@ -425,7 +426,7 @@ fn check_override(found: &mut Found, path: &str, radio: &RadioOverride, base: &R
     found.0.extend(own.0.into_iter().map(under));
 }
 
-/// What a radio makes of power, and how late its host is.
+/// Checks powers, gains and thresholds, and how late the host is.
 fn check_power(found: &mut Found, radio: &RadioConfig) {
     let powers = [
         ("tx_power_dbm", radio.tx_power_dbm),
@@ -450,7 +451,7 @@ fn check_power(found: &mut Found, radio: &RadioConfig) {
     check_delay(found, "radio.departure", &radio.departure);
 }
 
-/// Who hears whom, which can be asked only where nothing is wrong so far.
+/// Who hears whom, which can be computed only if nothing was wrong so far.
 fn check_crowd(found: &mut Found, placed: &Scenario) -> Option<Topology> {
     if !found.0.is_empty() {
         return None;
@@ -559,7 +560,7 @@ mod tests {
             node.position_m = Some(Position([x, 0.0, 0.0]));
         }
         scenario.node[1].path_m = vec![vec![10.0, 100.0, 0.0]];
-        // Fixed routes are those of the start.
+        // Fixed routes are those at the start.
         assert_eq!(paths(&scenario), ["flow[0].to"]);
         scenario.stack.routing = RoutingConfig::Olsr(Default::default());
         assert_eq!(paths(&scenario), [""; 0]);

@@ -1,4 +1,4 @@
-//! One node's stack: flows over routing over a link, and the turn that settles them.
+//! One node's stack: flows over routing over a link, and the turn that moves units between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::link::{Link, LinkStatus, SlotStatus};
 use crate::routing::{Routing, RoutingStatus, Signing};
 use crate::transport::hop::{Hop, HopConfig, PathStatus};
 
-/// Rounds after which a turn that still moves units is a livelock.
+/// Rounds after which a turn that still moves units counts as a livelock.
 const ROUNDS: usize = 100_000;
 
 /// One node's stack.
@@ -26,12 +26,12 @@ const ROUNDS: usize = 100_000;
 pub struct Stack {
     link: AnyLink,
     heeds_overheard: bool,
-    /// Frames for other nodes that the link does not heed.
+    /// Frames for other nodes that were counted here because the link has no use for them.
     overheard: u32,
-    /// Between the link and the radios, where frames are protected.
+    /// The layer between link and radios that protects frames.
     secure: Option<Box<Secure>>,
     routing: AnyRouting,
-    /// Whether a timer of routing was fired since it was last settled with the flows.
+    /// Whether a timer of routing has fired since routing and flows were last settled.
     is_routing_touched: bool,
     /// The flow ends and the port to the host.
     pub flows: Flows,
@@ -42,22 +42,23 @@ pub struct Stack {
 pub struct StackStatus {
     /// Link.
     pub link: LinkStatus,
-    /// Keys, and what was rejected, where frames are protected.
+    /// Keys and rejected frames, if frames are protected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security: Option<SecurityStatus>,
     /// Routing.
     pub routing: RoutingStatus,
     /// Flows and host.
     pub flows: FlowsStats,
-    /// What the machine of flows of blocks counted, where there is one.
+    /// Counters of the machine for flows of blocks, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hop: Option<BTreeMap<Name, u64>>,
-    /// The paths on which it spaces frames.
+    /// The paths on which that machine spaces frames.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathStatus>,
 }
 
-/// See [`Stack::turn`]. What went up has moved on at once; only what went down may call for more.
+/// See [`Stack::turn`]. Events that went up have been handled at once; only units that went down
+/// may need another round.
 fn turn(
     cx: &mut Cx<'_>,
     link: &mut (impl Link + ?Sized),
@@ -85,7 +86,7 @@ impl Stack {
         if let Some(config) = &plan.hop {
             let rng = seed.stream(&format!("node/{}/hop", plan.node.0));
             let mut config = HopConfig::clone(config);
-            // Nobody sends unheard where the link says when radios send, nor over wires.
+            // Nobody sends unheard where the link schedules the radios, nor over wires.
             let is_wire = |radio: &RadioPlan| radio.spec.phy.kind == PhyKind::Wire;
             if plan.stack.link.has_schedule() || plan.radios.iter().all(is_wire) {
                 (config.interactive_gap_ms, config.call_gap_ms) = (0.0, 0.0);
@@ -102,13 +103,13 @@ impl Stack {
             link,
             secure: None,
             routing: AnyRouting::build(plan, seed),
-            // Routes may be told from the start.
+            // Fixed routes may be announced from the start.
             is_routing_touched: plan.hop.is_some(),
             flows,
         }
     }
 
-    /// Protects frames from now on; to be called before anything else.
+    /// Protects frames from now on. Call it before anything else.
     pub fn set_security(&mut self, spec: SecureSpec) {
         let identity = Identity::from_secret(spec.identity.secret());
         let keys = Arc::clone(&spec.keys);
@@ -126,19 +127,18 @@ impl Stack {
         self.raise(cx);
     }
 
-    /// How often the keys let something through; nothing where frames are not protected.
+    /// How often a check of the keys succeeded; `None` if frames are not protected.
     pub fn believed(&self) -> Option<u64> {
         let heeded = self.link.get().heeded();
         self.secure.as_ref().map(|secure| secure.believed() + heeded)
     }
 
-    /// Whether it has a use for frames for other nodes. One that has none only counts those that it
-    /// is given.
+    /// Whether it has a use for frames for other nodes. If not, it only counts them.
     pub fn heeds_overheard(&self) -> bool {
         self.heeds_overheard || self.secure.is_some()
     }
 
-    /// Hands the link what came through the layer below it.
+    /// Hands the link the events that came through the layer below it.
     fn raise(&mut self, cx: &mut Cx<'_>) {
         let Some(secure) = &mut self.secure else { return };
         while let Some(event) = secure.poll_rx(cx) {
@@ -147,21 +147,22 @@ impl Stack {
         }
     }
 
-    /// Reads something of each part of the stack. Without effect, but where there are very many
-    /// stacks they are in far memory, and these loads do not wait for each other.
+    /// Reads a word from each part of the stack. It has no effect; but stacks of a large simulation
+    /// lie in distant memory, and these loads overlap.
     pub fn fetch(&self) -> u64 {
         self.link.fetch() ^ self.routing.fetch() ^ self.flows.fetch()
     }
 
-    /// Moves all that can move between the layers. To be called after any other call that takes
-    /// something. Flows and routing are settled only where something came to one of them.
+    /// Moves everything that can move between the layers. Call it after any other call that hands
+    /// something in. Flows and routing are settled only if something reached one of them.
     ///
     /// Panics if the layers pass units around without end.
     pub fn turn(&mut self, cx: &mut Cx<'_>) {
         let is_touched = std::mem::take(&mut self.is_routing_touched);
         let flows = &mut self.flows;
         match (&mut self.link, &mut self.routing) {
-            // Nearly all nodes of large simulations: their calls are known when this is compiled.
+            // Nearly all nodes of large simulations have these; naming the types allows static
+            // calls.
             (AnyLink::Plain(link), AnyRouting::Fixed(routing)) => {
                 turn(cx, &mut **link, routing, flows, is_touched);
             }
@@ -169,7 +170,7 @@ impl Stack {
         }
     }
 
-    /// Takes an event of a radio. Returns whether the stack has to be turned for it.
+    /// Takes an event of a radio. Returns whether the stack needs a turn.
     pub fn handle_frame(&mut self, cx: &mut Cx<'_>, event: FrameUp) -> bool {
         match (&mut self.secure, &event) {
             (None, FrameUp::Overheard(_)) if !self.heeds_overheard => {
@@ -190,8 +191,8 @@ impl Stack {
         let Some(secure) = &mut self.secure else {
             return self.link.get_mut().poll_tx(cx, below);
         };
-        // Nothing waits between the two: a frame is pulled when there is room for it, and what is
-        // pulled is sealed and goes down at once.
+        // Nothing queues between the two layers: a frame is pulled only if there is room for it,
+        // and then it is sealed and goes down at once.
         loop {
             let unit = {
                 let keys = Keys::new(secure);
@@ -246,12 +247,12 @@ impl Stack {
         assert!(!is_due(self.poll_timeout()), "a deadline that does not lie ahead");
     }
 
-    /// Takes an IP packet of the host's own stack.
+    /// Takes an IP packet from the host's own IP stack.
     pub fn handle_ip(&mut self, packet: Bytes) {
         self.flows.handle_ip(packet);
     }
 
-    /// Gives the next IP packet for the host's own stack.
+    /// Gives the next IP packet for the host's own IP stack.
     pub fn poll_ip(&mut self) -> Option<Bytes> {
         self.flows.poll_ip()
     }

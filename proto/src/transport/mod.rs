@@ -1,4 +1,4 @@
-//! Transports: what carries messages of applications over datagrams.
+//! Transport protocols, which carry the messages of applications in datagrams.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,23 @@ pub trait Transport: Layer<Above = Messages, Below = Datagrams> {
     /// Whether a received IP packet belongs to this flow end.
     fn accepts(&self, packet: &[u8]) -> bool;
 
-    /// The flow of all packets that it accepts, as [`crate::wire::ip::flow`] computes it; nothing
-    /// if it accepts none. Packets of others may have the same.
+    /// The flow id of all packets that it accepts, as [`crate::wire::ip::flow`] computes it; `None`
+    /// if it accepts none. Other packets may have the same id.
     fn accepted_flow(&self) -> Option<FlowId>;
 
-    /// Payload bytes that were given to the application so far; cheap, for sampling.
+    /// Payload bytes that the application was given so far. It is cheap, for sampling.
     fn delivered_bytes(&self) -> u64 {
         self.status().delivered_bytes
     }
 
-    /// What it did, for reports.
+    /// Bytes and counters so far, for reports.
     fn status(&self) -> TransportStatus;
 }
 
-/// What one end of a flow did.
+/// Bytes and counters of one end of a flow.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TransportStatus {
-    /// Protocol.
+    /// Name of the protocol.
     pub kind: Name,
     /// Payload bytes that were handed to the network, each counted once.
     pub sent_bytes: u64,

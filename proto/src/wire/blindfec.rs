@@ -10,8 +10,8 @@
 //! | 4 | index in the block: below K data, from K on parity |
 //! | 5 | K, in parity; 0 in data, whose block may still grow |
 //!
-//! The unit of data is that of `wire/wild`, with the index in the place of the link sequence; that
-//! of parity is the sum of them.
+//! The unit of data is that of `wire/wild`, with the index in place of the link sequence; the unit
+//! of parity is a sum of those.
 
 use bytes::Bytes;
 
@@ -58,11 +58,11 @@ pub fn encode(header: &Header, unit: &[u8]) -> Bytes {
     out.into()
 }
 
-/// Takes a frame apart. Never panics, whatever the bytes are.
+/// Decodes a frame. Never panics, whatever the bytes are.
 ///
 /// # Errors
 ///
-/// Why the bytes are none.
+/// Why the bytes are not a frame of this link.
 pub fn decode(frame: &Bytes) -> Result<(Header, Bytes), DecodeError> {
     if frame.len() < HEADER_BYTES {
         return Err(DecodeError::Short);

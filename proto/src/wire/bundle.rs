@@ -1,27 +1,27 @@
-//! Several packets, or parts of them, as the body of one, whose EtherType is then
-//! [`EtherType::FARHOP`]: of each its EtherType (2), its length (2) and itself, in network byte
-//! order. The two highest bits of the length tell a part: that it goes on where the one before of
-//! its flow ended, and that it goes on in the next. The third tells a packet of another flow, which
-//! rides: before it stands its flow (2) and, where the highest bit is set too, its number in that
-//! (2).
+//! Bundles: several packets, or parts of packets, as one body with EtherType [`EtherType::FARHOP`].
+//!
+//! Each piece has its EtherType (2), its length (2) and its bytes; fields are in network byte
+//! order. The three highest bits of the length are flags. The highest two mark parts of packets:
+//! the piece continues the open packet of its flow, and the packet continues in the next bundle.
+//! The third marks a rider, a packet of another flow: before its bytes come its flow (2) and, if
+//! the highest bit is also set, its number in that flow (2).
 
 use bytes::{BufMut as _, Bytes};
 
 use crate::base::{EtherType, FlowId};
 
-/// Length of what goes before each piece of a bundle, in bytes.
+/// Length of the head of each piece, in bytes.
 pub const HEAD_BYTES: usize = 4;
-/// Length of what goes before a packet that rides, at most, in bytes.
+/// Largest length of the head of a rider, in bytes.
 pub const RIDE_BYTES: usize = HEAD_BYTES + 4;
-/// Packets that ride in a bundle, at most. Each may have to wait in a flow of its own, so that a
-/// neighbour who sends more could have this node hold far more than a window of frames.
+/// Most riders in a bundle. Each may have to wait in a flow of its own, so a neighbour that sends
+/// more could make this node hold far more than a window of frames.
 pub const MOST_RIDERS: usize = 4;
-/// Bit of a length: the piece goes on with the packet that was open; of a packet that rides, that
-/// it has a number.
+/// Length bit: the piece continues the open packet; for a rider: it has a number.
 const REST: u16 = 0x8000;
-/// Bit of a length: the packet goes on.
+/// Length bit: the packet continues in the next bundle.
 const OPEN: u16 = 0x4000;
-/// Bit of a length: the packet is of another flow.
+/// Length bit: a rider.
 const RIDES: u16 = 0x2000;
 
 /// A packet, or a part of one.
@@ -31,20 +31,20 @@ pub struct Piece {
     pub protocol: EtherType,
     /// Its bytes.
     pub bytes: Bytes,
-    /// Whether it goes on with the packet that the bundle before of the same flow left open.
+    /// Whether the piece continues the packet that the previous bundle of the flow left open.
     pub is_rest: bool,
-    /// Whether the packet goes on in the next bundle of the flow.
+    /// Whether the packet continues in the next bundle of the flow.
     pub goes_on: bool,
-    /// Where it belongs, if that is not the flow of the bundle; it is whole then.
+    /// The flow of a rider, if the piece is one; it is then a whole packet.
     pub ride: Option<Ride>,
 }
 
-/// Where a packet belongs that rides in the bundle of another flow.
+/// Flow and number of a rider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ride {
     /// Its flow.
     pub flow: FlowId,
-    /// Its number in the flow, if it waits for those before it.
+    /// Its number in the flow, if it must wait for those before it.
     pub number: Option<u16>,
 }
 
@@ -54,26 +54,26 @@ impl Piece {
         Self { protocol, bytes, is_rest: false, goes_on: false, ride: None }
     }
 
-    /// Bytes of it in a bundle.
+    /// Bytes that the piece takes in a bundle.
     fn length(&self) -> usize {
         let number = |ride: Ride| if ride.number.is_some() { 4 } else { 2 };
         HEAD_BYTES + self.ride.map_or(0, number) + self.bytes.len()
     }
 
-    /// Whether it is all of a packet.
+    /// Whether it is a whole packet.
     pub const fn is_whole(&self) -> bool {
         !self.is_rest && !self.goes_on
     }
 }
 
-/// Bytes of a bundle of pieces.
+/// Length of a bundle of these pieces, in bytes.
 pub fn bytes(pieces: &[Piece]) -> usize {
     pieces.iter().map(Piece::length).sum()
 }
 
-/// The bytes on the wire.
+/// Encodes a bundle.
 ///
-/// Panics if a piece is 8 KiB long or longer.
+/// Panics if a piece is 8 KiB or longer.
 pub fn encode(pieces: &[Piece]) -> Bytes {
     let mut out = Vec::with_capacity(bytes(pieces));
     for piece in pieces {
@@ -96,7 +96,7 @@ pub fn encode(pieces: &[Piece]) -> Bytes {
     out.into()
 }
 
-/// The pieces of a bundle; `None` if one is cut off, or is a bundle itself.
+/// Decodes a bundle; `None` if a piece is cut off, is a bundle itself, or may not ride.
 pub fn decode(bundle: &Bytes) -> Option<Vec<Piece>> {
     let mut rest = bundle.clone();
     let mut pieces = Vec::new();

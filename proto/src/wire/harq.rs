@@ -1,7 +1,8 @@
 //! Frames of `link/harq`: a unit of a packet, a probe, and feedback.
 //!
 //! All fields are in network byte order. The first byte has the version in its upper half and the
-//! kind in its lower; the next two are the incarnation of the node whose packets it is about.
+//! kind in its lower half; the next two are the incarnation of the node whose packets the frame is
+//! about.
 //!
 //! Kind 1 is a unit of a packet's first burst, kind 2 one of a later burst:
 //!
@@ -9,18 +10,18 @@
 //! |---|---|
 //! | 3-6 | number of the burst |
 //! | 7-10 | number of the block |
-//! | 11-12 | how far back the oldest block lies that is not finished |
+//! | 11-12 | distance back to the oldest unfinished block |
 //! | 13 | index of the unit: below K data, from K on parity |
 //! | 14 | K |
 //! | 15 | units of the burst that follow this one |
-//! | 16 | zeros at the end of the data |
-//! | 17 | what the packet is: 4 IPv4, 6 IPv6, 15 of farhop |
+//! | 16 | padding: zeros at the end of the data |
+//! | 17 | protocol of the packet: 4 IPv4, 6 IPv6, 15 farhop's own |
 //! | 18.. | the unit |
 //!
-//! Kind 3 is a probe: a burst without units, its number (3-6), the oldest block that is not
-//! finished (7-10), the oldest burst that was not reported (11-14). Kind 4 is feedback, a row of
-//! reports: number of a burst (4), units of it that came (1), units that its block still lacks
-//! (1; 255 not known, 254 given up), and which of its first 32 data units are missing (4).
+//! Kind 3 is a probe: a burst without units, with its number (3-6), the oldest unfinished block
+//! (7-10) and the oldest burst without a report (11-14). Kind 4 is feedback, a list of reports:
+//! number of a burst (4), units of it that arrived (1), units that its block still needs (1; 255
+//! unknown, 254 given up), and which of the block's first 32 data units are missing (4).
 
 use bytes::Bytes;
 
@@ -38,11 +39,11 @@ pub const REPORT_BYTES: usize = 10;
 pub const MAX_DATA: u8 = 32;
 /// Most parity units of a block.
 pub const MAX_PARITY: u8 = 128;
-/// Blocks between the oldest that is not finished and the newest, the newest included, at most.
+/// Most blocks from the oldest unfinished one to the newest, both included.
 pub const WINDOW: u16 = 1024;
-/// In a report: the receiver knows nothing of the block.
+/// In a report: the receiver does not know the block.
 pub const UNKNOWN: u8 = 255;
-/// In a report: the receiver has gone on without the block.
+/// In a report: the receiver has moved on without the block.
 pub const GIVEN_UP: u8 = 254;
 
 const VERSION: u8 = 1;
@@ -60,57 +61,57 @@ pub struct Unit {
     pub burst: u32,
     /// Number of the block.
     pub block: u32,
-    /// How far back the oldest block lies that is not finished, below [`WINDOW`].
+    /// Distance back to the oldest unfinished block, below [`WINDOW`].
     pub back: u16,
-    /// Below `k` data, from there on parity.
+    /// Below `k` data, from `k` on parity.
     pub index: u8,
     /// Data units of the block, at most [`MAX_DATA`].
     pub k: u8,
-    /// Units of the burst that follow.
+    /// Units of the burst that follow this one.
     pub left: u8,
-    /// Zeros at the end of the data units, at most `k` of them.
+    /// Zeros at the end of the data units, at most `k` bytes.
     pub pad: u8,
-    /// What the packet is.
+    /// Protocol of the packet.
     pub protocol: EtherType,
 }
 
-/// A burst without units.
+/// A probe: a burst without units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Its number.
     pub burst: u32,
-    /// The oldest block that is not finished.
+    /// The oldest unfinished block.
     pub base: u32,
-    /// The oldest burst of which no report came.
+    /// The oldest burst for which no report arrived.
     pub asks: u32,
 }
 
-/// What became of a burst.
+/// What became of a burst and its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Its number.
+    /// The number of the burst.
     pub burst: u32,
-    /// Units of it that came.
+    /// Units of the burst that arrived.
     pub came: u8,
-    /// Units that its block still lacks; 0 if it is complete, or [`UNKNOWN`] or [`GIVEN_UP`].
+    /// Units that the block still needs; 0 if it is complete, or [`UNKNOWN`] or [`GIVEN_UP`].
     pub needs: u8,
-    /// Data units that are missing, the first in the lowest bit.
+    /// The data units that are missing, the first in the lowest bit.
     pub lacks: u32,
 }
 
-/// A frame.
+/// A decoded frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// A unit and its bytes, of which there is one at least.
+    /// A unit and its bytes, at least one.
     Unit(Unit, Bytes),
     /// A probe.
     Probe(Probe),
-    /// Reports, one at least.
+    /// Reports, at least one.
     Feedback(Vec<Report>),
 }
 
 impl Decoded {
-    /// The number of the burst and the oldest block that is not finished; nothing of feedback.
+    /// The number of the burst and the oldest unfinished block; `None` for feedback.
     pub fn numbers(&self) -> Option<(u32, u32)> {
         match self {
             Self::Unit(unit, _) => Some((unit.burst, unit.block.wrapping_sub(unit.back.into()))),
@@ -123,11 +124,11 @@ impl Decoded {
 /// Why bytes are not a frame of this link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// Shorter than it must be, or not a whole number of reports.
+    /// Shorter than necessary, or not a whole number of reports.
     Length,
     /// Another version or kind.
     Kind,
-    /// Numbers that cannot be.
+    /// Numbers that are impossible.
     Range,
 }
 
@@ -188,11 +189,11 @@ pub fn encode_feedback(incarnation: u16, reports: &[Report]) -> Bytes {
     out.into()
 }
 
-/// Takes a frame apart, and the incarnation that it is about. Never panics, whatever the bytes are.
+/// Decodes a frame, and the incarnation that it is about. Never panics, whatever the bytes are.
 ///
 /// # Errors
 ///
-/// Why the bytes are none.
+/// Why the bytes are not a frame of this link.
 pub fn decode(frame: &Bytes) -> Result<(u16, Decoded), DecodeError> {
     let Some(([first, high, low], rest)) = frame.split_first_chunk::<3>() else {
         return Err(DecodeError::Length);
@@ -308,7 +309,7 @@ mod tests {
         assert_eq!(decode(&Bytes::from_static(&[0x13, 0, 0])).err(), Some(DecodeError::Length));
     }
 
-    /// The bytes of what was taken apart.
+    /// The bytes of a decoded frame.
     fn encode(incarnation: u16, decoded: &Decoded) -> Bytes {
         match decoded {
             Decoded::Unit(unit, body) => encode_unit(incarnation, unit, body),

@@ -1,15 +1,15 @@
-//! Messages of Hop, block transport from node to node (`hop.md` 2), behind a UDP header.
+//! Messages of Hop, block transport from node to node (`hop.md` 2), after a UDP header.
 //!
 //! ```text
-//! byte 0      version in the high half, kind in the low
+//! byte 0      version in the upper half, kind in the lower
 //! byte 1      flags: 1 virtual retransmission, 2 first block of its flow (SYN), 4 last one (FIN),
-//!             8 refused (with an E2E_ACK: RST), 16 sent before the destination had taken the flow
-//! byte 2      hops that are left
-//! byte 3      hops that were made
-//! bytes 4-7   flow: the source's number, the lower half of its number there
+//!             8 refused (with an E2E_ACK: RST), 16 sent before the destination accepted the flow
+//! byte 2      hops left
+//! byte 3      hops made
+//! bytes 4-7   flow: the source's number, the lower half of the flow's number there
 //! bytes 8-11  block number in the flow, from 0
 //! bytes 12-13 frames of the block
-//! bytes 14-15 number of the frame (DATA), or of the round (BSYN, BACK)
+//! bytes 14-15 number of the frame (DATA), of the round (BSYN, BACK), or of the reason (RST)
 //! bytes 16-17 the upper half of the flow's number at its source
 //! bytes 18-21 destination, previous hop
 //! bytes 22-23 checksum over header and body (RFC 1071)
@@ -19,16 +19,18 @@
 //! |---|---|
 //! | DATA | bytes of the frame |
 //! | BSYN | length of the block (4), CRC-32 over it (4) |
-//! | BACK | one bit for each frame that is there, frame 0 in the highest bit of byte 0 |
+//! | BACK | one bit for each frame that has arrived, frame 0 in the highest bit of byte 0 |
 //! | E2E_ACK | CRC-32 of the block (4) |
 //! | LISTEN | nothing |
+//! | CALL | nothing |
 //!
-//! A flow opens with its first block, of less than 8 KB; the end-to-end acknowledgement of that
-//! one is the answer (SYN_ACK), and a refused one is RST. So both have the reliability of blocks.
+//! A flow opens with its first block, which is shorter than 8 KB. The end-to-end acknowledgement of
+//! that block is the answer (SYN_ACK), and a refusal of it is an RST. So both are as reliable as
+//! blocks.
 //!
-//! In `hop.md` the number of a flow has 16 bits, and the source stands twice. A number that comes
-//! again while a relay or the destination remembers its last flow cannot be told from that one, so
-//! here it has 32, and begins anywhere when a node begins anew.
+//! In `hop.md` the number of a flow has 16 bits, and the source appears twice. A flow whose number
+//! is reused while a relay or the destination remembers the previous one could not be told from
+//! that one. So here the number has 32 bits, and starts anywhere when a node restarts.
 
 use bytes::Bytes;
 
@@ -39,9 +41,9 @@ use crate::base::NodeId;
 pub const VERSION: u8 = 2;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 24;
-/// Port of messages about blocks, at both ends.
+/// UDP port of messages about blocks, at both ends.
 pub const CONTROL_PORT: u16 = 4852;
-/// Port of the frames of blocks, at both ends.
+/// UDP port of the frames of blocks, at both ends.
 pub const DATA_PORT: u16 = 4853;
 
 const VIRTUAL: u8 = 1;
@@ -50,12 +52,12 @@ const FINISHES: u8 = 4;
 const REFUSED: u8 = 8;
 const EARLY: u8 = 16;
 
-/// A flow of blocks, named by its source.
+/// A flow of blocks, identified by its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
     /// The source.
     pub source: NodeId,
-    /// Its number there, which does not come again for long.
+    /// The number of the flow there, which is not reused for a long time.
     pub local: u32,
 }
 
@@ -64,22 +66,22 @@ pub struct FlowKey {
 pub struct BlockId {
     /// The flow.
     pub flow: FlowKey,
-    /// The number in it.
+    /// The number of the block in the flow.
     pub number: u32,
 }
 
-/// What every message says.
+/// The fields of every message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The block.
     pub block: BlockId,
-    /// Where it goes.
+    /// The node that the message is for.
     pub destination: NodeId,
     /// The node that sent this message.
     pub via: NodeId,
-    /// Frames of the block.
+    /// Number of frames of the block.
     pub frames: u16,
-    /// Hops that it may still make.
+    /// Hops that the message may still make.
     pub hops_left: u8,
     /// Hops that it has made.
     pub hops_made: u8,
@@ -87,21 +89,22 @@ pub struct Header {
     pub opens: bool,
     /// Whether it is the last one (FIN).
     pub finishes: bool,
-    /// Whether the source did not know yet, when it sent it, that the destination takes the flow.
+    /// Whether the source, when it sent the block, did not know yet that the destination accepts
+    /// the flow.
     pub is_early: bool,
 }
 
-/// What a message is about.
+/// The kind of a message and its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A frame of a block.
     Data {
-        /// Its number in the block.
+        /// Index of the frame in the block.
         frame: u16,
-        /// Its bytes.
+        /// Bytes of the frame.
         payload: Bytes,
     },
-    /// Asks which frames of a block are there (BSYN).
+    /// Asks which frames of a block have arrived (BSYN).
     Request {
         /// The round.
         round: u16,
@@ -112,7 +115,7 @@ pub enum Body {
         /// CRC-32 (IEEE 802.3) over them.
         crc: u32,
     },
-    /// Tells which are there (BACK).
+    /// Says which frames have arrived (BACK).
     Answer {
         /// The round of the request.
         round: u16,
@@ -121,34 +124,34 @@ pub enum Body {
     },
     /// The destination has the block (E2E_ACK), or refuses its flow (RST).
     Arrived {
-        /// CRC-32 of the block, which only those know who had it.
+        /// CRC-32 of the block, which only nodes that had the block know.
         crc: u32,
         /// Why the flow is refused, if it is.
         refusal: Option<Refusal>,
     },
-    /// The sender of this listens to those who have little to send (LISTEN, not in the paper). The
-    /// block is one that it had from whom it tells that.
+    /// The sender listens to nodes that have little to send (LISTEN, not in the paper). The block
+    /// is one that it got from the addressee.
     Listen,
-    /// Packets of a call fail at the sender of this, or where it heard so (CALL, not in the paper).
-    /// To all neighbours on one air, who pass it on if it may make more hops. There is no block,
+    /// Packets of a call fail at the sender, or it was told so (CALL, not in the paper). Sent to
+    /// all neighbours on one air, which forward it while it may make more hops. There is no block,
     /// and the destination is the sender.
     Call,
 }
 
-/// Why a destination takes no more of a flow.
+/// Why a destination refuses a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It does not say, or in a way that is not known here.
+    /// No reason, or one that is unknown here.
     Unsaid = 0,
-    /// It knows nothing of what came before: it has lost that, or forgotten.
+    /// It knows nothing of what came before: it lost or forgot it.
     Unknown = 1,
-    /// As much as may is under way to it, or waits there.
+    /// As much as is allowed is under way to it, or waits there.
     Full = 2,
-    /// No program there takes it.
+    /// No program there accepts it.
     Unwanted = 3,
-    /// What has come cannot be taken; the log of that node says why.
+    /// What arrived cannot be accepted; the log of that node says why.
     Unusable = 4,
-    /// Somebody there, or its source, had it let go of.
+    /// Someone there, or its source, dropped it.
     LetGo = 5,
 }
 
@@ -162,7 +165,7 @@ impl Refusal {
     }
 }
 
-/// Why a message is none.
+/// Why bytes are not a message of Hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// It ends early.
@@ -190,12 +193,12 @@ impl Body {
     }
 }
 
-/// Bytes of the bits for so many frames.
+/// Bytes of a bit map for this many frames.
 pub const fn bits_bytes(frames: u16) -> usize {
     (frames as usize).div_ceil(8)
 }
 
-/// Header and body of a message, without the bytes of a frame: those come behind it.
+/// Header and body of a message. The bytes of a frame are not included: they follow.
 pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_BYTES + 128);
     let (flags, number) = match body {
@@ -248,7 +251,7 @@ pub fn encode(header: &Header, body: &Body) -> Vec<u8> {
     out
 }
 
-/// Reads a message.
+/// Decodes a message.
 ///
 /// # Errors
 ///

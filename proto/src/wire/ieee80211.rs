@@ -1,10 +1,11 @@
-//! IEEE 802.11 data frames with LLC/SNAP, as farhop sends and takes them (802.11-2007, 7.1 and
+//! IEEE 802.11 data frames with LLC/SNAP, as farhop sends and accepts them (802.11-2007, 7.1 and
 //! 7.2; RFC 1042).
 //!
 //! Ad-hoc form: ToDS and FromDS are zero, address 1 is the receiver, address 2 the transmitter,
-//! address 3 a constant cell. A node's address is made from its number, so nothing has to be
-//! resolved: `02:66:68:RR:NN:NN`, locally administered, radio and node. Frames without MAC
-//! acknowledgement are QoS data with the no-ack policy. The check sequence is the radio's.
+//! address 3 a constant BSSID. A node's MAC address is derived from its number, so that no address
+//! resolution is needed: `02:66:68:RR:NN:NN`, locally administered, with radio and node. Frames
+//! without MAC acknowledgement are QoS data with the no-ack policy. The radio adds the check
+//! sequence.
 
 use bytes::Bytes;
 
@@ -13,7 +14,7 @@ use crate::base::{AccessCategory, AckPolicy, EtherType, NodeId, RadioId};
 
 /// First bytes of all addresses: locally administered.
 const PREFIX: [u8; 3] = [0x02, 0x66, 0x68];
-/// Address 3 of all frames.
+/// Address 3 of all frames (BSSID).
 const CELL: [u8; 6] = [0x02, 0x66, 0x68, 0xff, 0xff, 0xff];
 const BROADCAST: [u8; 6] = [0xff; 6];
 /// LLC/SNAP up to the EtherType (RFC 1042).
@@ -27,20 +28,20 @@ const QOS_NO_ACK: u8 = 0x20;
 /// An end of a frame: a node and one of its radios.
 pub type Station = (NodeId, RadioId);
 
-/// What the MAC header of a data frame says.
+/// The fields of the MAC header of a data frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
     /// Transmitter.
     pub from: Station,
     /// Receiver, or `None` for broadcast.
     pub to: Option<Station>,
-    /// MAC acknowledgement.
+    /// Whether a MAC acknowledgement is expected.
     pub ack: AckPolicy,
-    /// Access category; of frames with acknowledgement it is not on the wire.
+    /// Access category. A best-effort frame with acknowledgement does not carry it.
     pub access: AccessCategory,
     /// Sequence number, 12 bits.
     pub sequence: u16,
-    /// Whether the frame is a repetition.
+    /// Whether the frame is a retransmission.
     pub retry: bool,
     /// The Duration field, in microseconds.
     pub duration_us: u16,
@@ -55,9 +56,9 @@ pub enum DecodeError {
     Truncated,
     /// Not a data frame of protocol version 0 between stations of a cell.
     NotData,
-    /// A data frame of somebody else.
+    /// A data frame of another network.
     Foreign,
-    /// Encrypted by the MAC, fragmented, or no LLC/SNAP header.
+    /// Encrypted by the MAC, fragmented, or without LLC/SNAP header.
     Unsupported,
 }
 
@@ -77,8 +78,8 @@ pub fn station(address: &[u8]) -> Option<Station> {
     }
 }
 
-/// Appends a data frame, from the MAC header to the payload: a QoS frame where it has an access
-/// category or goes without acknowledgement, which no other can say.
+/// Appends a data frame, from the MAC header to the payload: QoS data if it has an access category
+/// other than best effort or no acknowledgement, which only QoS data can express.
 pub fn put_data(out: &mut Vec<u8>, header: &DataHeader, payload: &[u8]) {
     let is_qos = header.ack == AckPolicy::NoAck || header.access != AccessCategory::BestEffort;
     put(out, header, is_qos, payload);
@@ -111,22 +112,22 @@ fn put(out: &mut Vec<u8>, header: &DataHeader, is_qos: bool, payload: &[u8]) {
 pub enum Control {
     /// Announces data.
     Rts,
-    /// Leaves the air to a station. It does not say who sends it.
+    /// Reserves the air for a station. It does not say who sends it.
     Cts,
-    /// Which frames have arrived from a number on, compressed form.
+    /// Which frames have arrived from a number on (compressed form).
     BlockAck {
         /// Access category of the frames.
         access: AccessCategory,
-        /// Number of the first frame that the map tells of.
+        /// Sequence number of the first frame in the map.
         start: u16,
-        /// A bit for each frame, the first in the lowest.
+        /// A bit for each frame, the first in the lowest bit.
         map: u64,
     },
-    /// Asks for a block acknowledgement from a number on.
+    /// Requests a block acknowledgement from a number on.
     BlockAckRequest {
         /// Access category of the frames.
         access: AccessCategory,
-        /// Number of the first frame.
+        /// Sequence number of the first frame.
         start: u16,
     },
 }
@@ -139,7 +140,7 @@ pub fn put_control(
     to: Station,
     duration_us: u16,
 ) {
-    /// Compressed map, and an acknowledgement that is wanted at once.
+    /// Compressed map, and immediate acknowledgement.
     const COMPRESSED: u16 = 0x0004;
     let block = |access| COMPRESSED | u16::from(traffic_id(access)) << 12;
     let subtype = match control {
@@ -168,10 +169,10 @@ pub fn put_control(
     }
 }
 
-/// Reads a data frame; the payload shares the frame's bytes.
+/// Decodes a data frame; the payload shares the bytes of the frame.
 pub fn decode(frame: &Bytes) -> Result<(DataHeader, Bytes), DecodeError> {
     let control = frame.get(..2).ok_or(DecodeError::Truncated)?;
-    // Protocol version 0, type data, no null-data, no ToDS or FromDS.
+    // Protocol version 0, type data, no null data, no ToDS or FromDS.
     if control[0] & 0x7f != TYPE_DATA || control[1] & 0x03 != 0 {
         return Err(DecodeError::NotData);
     }
@@ -210,7 +211,7 @@ pub fn put_ack(out: &mut Vec<u8>, to: Station) {
     out.extend_from_slice(&address(to));
 }
 
-/// The user priority that stands for an access category (802.11-2007, table 9-1).
+/// The user priority used for an access category (802.11-2007, table 9-1).
 const fn traffic_id(access: AccessCategory) -> u8 {
     match access {
         AccessCategory::Background => 1,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::base::{AccessCategory, FlowId};
 
-/// Hops that a packet of ours may make (RFC 1700).
+/// Hop limit of our packets (RFC 1700).
 pub const HOPS: u8 = 64;
 /// Length of an IPv4 header without options, in bytes.
 pub const IPV4_HEADER_BYTES: usize = 20;
@@ -17,7 +17,7 @@ pub const TCP: u8 = 6;
 /// IP protocol number of UDP.
 pub const UDP: u8 = 17;
 
-/// The destination address of a packet; `None` if it is not a whole IP header.
+/// The destination address of a packet; `None` if the IP header is incomplete.
 pub fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 if packet.len() >= IPV4_HEADER_BYTES => Some(ipv4_at(packet, 16).into()),
@@ -26,7 +26,7 @@ pub fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The source address of a packet; `None` if it is not a whole IP header.
+/// The source address of a packet; `None` if the IP header is incomplete.
 pub fn source(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 if packet.len() >= IPV4_HEADER_BYTES => Some(ipv4_at(packet, 12).into()),
@@ -45,8 +45,8 @@ fn ipv6_at(packet: &[u8], at: usize) -> Ipv6Addr {
     octets.into()
 }
 
-/// Protocol and payload of a packet without IPv6 extension headers or IPv4 fragments behind the
-/// first; `None` if it is cut short.
+/// Protocol and payload of a packet; `None` if it is cut short, or an IPv4 fragment other than the
+/// first. IPv6 extension headers are not skipped: the protocol is that of the first one.
 pub fn payload(packet: &[u8]) -> Option<(u8, &[u8])> {
     match packet.first()? >> 4 {
         4 if packet.len() >= IPV4_HEADER_BYTES => {
@@ -66,12 +66,12 @@ pub fn payload(packet: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
-/// Whether a packet is one of TCP.
+/// Whether a packet is a TCP segment.
 pub fn is_tcp(packet: &[u8]) -> bool {
     payload(packet).is_some_and(|(protocol, _)| protocol == TCP)
 }
 
-/// Whether a packet is an acknowledgement of TCP and nothing else: no data, no SYN, FIN or RST.
+/// Whether a packet is a pure TCP acknowledgement: no data, no SYN, FIN or RST.
 pub fn is_bare_ack(packet: &[u8]) -> bool {
     let Some((TCP, segment)) = payload(packet) else { return false };
     let header = segment.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4);
@@ -117,7 +117,7 @@ pub fn dscp(packet: &[u8]) -> Option<u8> {
     }
 }
 
-/// Whether a packet is of a call: its code point asks for the access category of voice.
+/// Whether a packet belongs to a call: its DSCP asks for the access category of voice.
 pub fn is_of_call(packet: &[u8]) -> bool {
     dscp(packet).map(AccessCategory::of_dscp) == Some(AccessCategory::Voice)
 }
@@ -132,8 +132,8 @@ pub fn ports(packet: &[u8]) -> Option<[u16; 2]> {
     }
 }
 
-/// The packet with another ECN field and the header checksum right; copied only if it is shared.
-/// What is not a whole IP header comes back unchanged.
+/// The packet with another ECN field and a correct header checksum; copied only if it is shared. A
+/// packet without a complete IP header is returned unchanged.
 pub fn with_ecn(packet: Bytes, ecn: Ecn) -> Bytes {
     let bits = match ecn {
         Ecn::NotEct => 0,
@@ -144,12 +144,12 @@ pub fn with_ecn(packet: Bytes, ecn: Ecn) -> Bytes {
     with_class(packet, 0x03, bits)
 }
 
-/// The same with another differentiated services code point, of which six bits count.
+/// The packet with another DSCP, whose lower six bits count; otherwise as [`with_ecn`].
 pub fn with_dscp(packet: Bytes, dscp: u8) -> Bytes {
     with_class(packet, 0xfc, dscp << 2)
 }
 
-/// The packet with the bits of `mask` of its TOS field or traffic class as in `bits`.
+/// The packet with the bits of `mask` in its TOS field or traffic class replaced by `bits`.
 fn with_class(packet: Bytes, mask: u8, bits: u8) -> Bytes {
     let mut packet = Vec::from(packet);
     match packet.first().map(|first| first >> 4) {
@@ -162,7 +162,7 @@ fn with_class(packet: Bytes, mask: u8, bits: u8) -> Bytes {
             packet[10..12].copy_from_slice(&(!folded(u64::from(sum))).to_be_bytes());
         }
         Some(6) if packet.len() >= IPV6_HEADER_BYTES => {
-            // It lies across two bytes.
+            // The traffic class spans two bytes.
             packet[0] = (packet[0] & !(mask >> 4)) | (bits >> 4);
             packet[1] = (packet[1] & !(mask << 4)) | (bits << 4);
         }
@@ -171,8 +171,8 @@ fn with_class(packet: Bytes, mask: u8, bits: u8) -> Bytes {
     packet.into()
 }
 
-/// The flow of a packet: a hash of protocol, addresses and ports, neither 0 nor
-/// [`FlowId::CONTROL`]; 0 if it is not IP.
+/// The flow of a packet: a hash of protocol, addresses and ports, never 0 or [`FlowId::CONTROL`]. 0
+/// if the packet is not IP.
 pub fn flow(packet: &[u8]) -> FlowId {
     const START: u32 = 0x811c_9dc5;
     let hash = match packet.first().map(|first| first >> 4) {
@@ -190,13 +190,13 @@ pub fn flow(packet: &[u8]) -> FlowId {
     FlowId((((hash >> 16) ^ hash) as u16).clamp(1, FlowId::CONTROL.0 - 1))
 }
 
-/// Goes on with a hash of the kind FNV-1a.
+/// Continues an FNV-1a hash.
 #[inline]
 fn fnv(hash: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The packet for the next hop, with its hop limit one lower; `None` if that was used up. Copied
+/// The packet for the next hop, with its hop limit decremented; `None` if that is used up. Copied
 /// only if it is shared.
 pub fn forwarded(packet: Bytes) -> Option<Bytes> {
     let is_ipv4 = match packet.first()? >> 4 {
@@ -211,7 +211,8 @@ pub fn forwarded(packet: Bytes) -> Option<Bytes> {
     let mut packet = Vec::from(packet);
     packet[place] -= 1;
     if is_ipv4 {
-        // RFC 1624: the checksum grows by what the covered word shrinks.
+        // RFC 1624: the checksum grows by as much as the word it covers shrinks, and is never
+        // 0xffff.
         let sum = u32::from(u16::from_be_bytes([packet[10], packet[11]])) + 0x0100;
         let sum = (sum & 0xffff) + (sum >> 16);
         packet[10..12].copy_from_slice(&(sum as u16).to_be_bytes());
@@ -219,7 +220,7 @@ pub fn forwarded(packet: Bytes) -> Option<Bytes> {
     Some(packet.into())
 }
 
-/// Writes an IPv4 header with its checksum in front of a body of `body` bytes.
+/// Writes an IPv4 header with its checksum for a body of `body` bytes.
 pub fn put_ipv4(out: &mut Vec<u8>, src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, body: usize) {
     let total = u16::try_from(IPV4_HEADER_BYTES + body).expect("an IPv4 packet below 64 KiB");
     let at = out.len();
@@ -232,10 +233,10 @@ pub fn put_ipv4(out: &mut Vec<u8>, src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, b
     out[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The Internet checksum (RFC 1071) of `bytes`, started with the sum `initial`.
+/// The Internet checksum (RFC 1071) of `bytes`, starting from the sum `initial`.
 ///
-/// Adds words of 32 bits in the machine's cheapest order and turns the bytes round at the end
-/// (RFC 1071, 2 (B)): a full segment costs well under 0.1 us.
+/// It adds words of 32 bits in little-endian order and swaps the bytes at the end (RFC 1071, 2
+/// (B)): a full segment costs well under 0.1 us.
 pub fn checksum(initial: u32, bytes: &[u8]) -> u16 {
     let mut sum = 0_u64;
     let mut words = bytes.chunks_exact(4);
@@ -256,7 +257,7 @@ fn folded(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The sum of the IPv4 pseudo-header, to start a TCP or UDP checksum with.
+/// The sum of the IPv4 pseudo-header, from which a TCP or UDP checksum starts.
 pub fn pseudo_header(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, length: usize) -> u32 {
     let half = |addr: Ipv4Addr| (addr.to_bits() >> 16) + (addr.to_bits() & 0xffff);
     half(src) + half(dst) + u32::from(protocol) + length as u32

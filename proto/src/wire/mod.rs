@@ -1,4 +1,4 @@
-//! Frame and packet formats, one file each, with golden bytes beside them.
+//! Frame and packet formats, one file for each, with golden bytes beside them.
 
 pub mod blindfec;
 pub mod bundle;

@@ -7,23 +7,23 @@
 //! |---|---|
 //! | 0 | type: 201 LQ_HELLO, 202 LQ_TC, 212 LQ_TC with a signature |
 //! | 1 | validity time: C * (1 + a/16) * 2^b, C = 1/16 s, a in the upper four bits |
-//! | 2-3 | length with this header |
+//! | 2-3 | length, including this header |
 //! | 4-7 | IPv4 address of the originator |
 //! | 8 | TTL |
 //! | 9 | hop count |
 //! | 10-11 | message sequence number |
 //!
-//! LQ_HELLO goes on with `reserved (2), interval (1), willingness (1)` and groups of neighbours:
-//! `link code (1), reserved (1), length of the group (2)` and for each neighbour `address (4), LQ
-//! (1), NLQ (1), reserved (2)`. LQ_TC goes on with `ANSN (2), reach (1), reserved (1)` and
+//! LQ_HELLO continues with `reserved (2), interval (1), willingness (1)` and groups of neighbours:
+//! `link code (1), reserved (1), length of the group (2)`, then for each neighbour `address (4), LQ
+//! (1), NLQ (1), reserved (2)`. LQ_TC continues with `ANSN (2), reach (1), reserved (1)` and
 //! neighbours in the same form; a signed one ends with `counter (8), signature (64)`. LQ is the
-//! share of the neighbour's HELLOs that arrived here, NLQ what the neighbour says of ours; 255 is
-//! all. The reach is the TTL that the originator wrote, where nobody can change it: olsrd has a
-//! reserved byte there, with 0 in it.
+//! share of the neighbour's HELLOs that arrived here, NLQ the share of ours that arrived there, as
+//! the neighbour reports; 255 is all. The reach is the TTL that the originator wrote, where nobody
+//! can change it; olsrd has a reserved byte there, which is 0.
 //!
 //! The signature is Ed25519 over [`SIGNED_FOR`] and the message from its first byte to the counter,
-//! with TTL and hop count, which change on the way, as zero. Type 212 is farhop's own: RFC 3626,
-//! section 18, leaves 128 to 255 to private use.
+//! in which TTL and hop count, which change on the way, are taken as zero. Type 212 is farhop's
+//! own: RFC 3626, section 18, leaves 128 to 255 to private use.
 
 use std::net::Ipv4Addr;
 
@@ -33,7 +33,7 @@ use crate::base::{Duration, Identity, PublicKey, SIGNATURE_BYTES};
 
 /// The UDP port (RFC 3626, section 3.1).
 pub const PORT: u16 = 698;
-/// What a signature of a topology message begins with, so that it is good for nothing else.
+/// Prefix of what is signed for a topology message, so that the signature has no other use.
 pub const SIGNED_FOR: &[u8] = b"farhop olsr tc 1";
 
 const PACKET_HEADER: usize = 4;
@@ -45,34 +45,34 @@ const LQ_HELLO: u8 = 201;
 const LQ_TC: u8 = 202;
 const SIGNED_TC: u8 = 212;
 
-/// A link or a neighbour, as its other end tells it.
+/// A link or a neighbour in a message, as its other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     /// Its address.
     pub address: Ipv4Addr,
-    /// Share of its HELLOs that arrive, of 255.
+    /// Share of the neighbour's HELLOs that arrive, of 255.
     pub lq: u8,
-    /// Share of HELLOs to it that arrive, of 255, as it said; 0 if it said nothing.
+    /// Share of HELLOs to the neighbour that arrive, of 255, as it reported; 0 if it reported none.
     pub nlq: u8,
 }
 
-/// What a HELLO says of a neighbour (RFC 3626, section 6.1.1).
+/// State of a neighbour in a HELLO (RFC 3626, section 6.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkCode {
-    /// A neighbour by another radio than this one, heard in both directions.
+    /// Not heard by this radio, but a neighbour heard in both directions by another one.
     Neighbour,
     /// Heard by this radio, but it does not say that it hears us.
     Asymmetric,
-    /// The same, and a neighbour by another radio.
+    /// As asymmetric, and a neighbour heard in both directions by another radio.
     AsymmetricNeighbour,
     /// Heard in both directions.
     Symmetric,
-    /// Heard in both directions, and asked to send on what this node floods.
+    /// Heard in both directions, and asked to forward what this node floods (MPR).
     Relay,
 }
 
 impl LinkCode {
-    /// Neighbour type in the bits 2 and 3, link type in the bits 0 and 1.
+    /// Neighbour type in bits 2 and 3, link type in bits 0 and 1.
     const fn byte(self) -> u8 {
         match self {
             Self::Neighbour => 1 << 2,
@@ -83,20 +83,20 @@ impl LinkCode {
         }
     }
 
-    /// Whether both directions are heard, by whatever radio.
+    /// Whether both directions are heard, by any radio.
     pub const fn is_symmetric(self) -> bool {
         !matches!(self, Self::Asymmetric)
     }
 }
 
-/// A HELLO: who is heard by the radio that it left.
+/// A HELLO: who is heard by the radio that sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Time between HELLOs of the sender.
+    /// Time between the sender's HELLOs.
     pub interval: Duration,
-    /// How gladly it relays: 0 never, 3 usually, 7 always.
+    /// Willingness to relay: 0 never, 3 default, 7 always.
     pub willingness: u8,
-    /// What it hears.
+    /// The neighbours and their states.
     pub neighbours: Vec<(LinkCode, Neighbour)>,
 }
 
@@ -105,54 +105,55 @@ pub struct Hello {
 pub struct Topology {
     /// Number of this set of neighbours, modulo 2^16.
     pub ansn: u16,
-    /// Hops that it is meant to go.
+    /// Hops that the message is meant to make.
     pub reach: u8,
     /// The neighbours.
     pub neighbours: Vec<Neighbour>,
-    /// How many its originator has signed, this one included; `None` without a signature.
+    /// Number of topology messages that the originator has signed, this one included; `None`
+    /// without a signature.
     pub counter: Option<u64>,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Goes to neighbours.
+    /// For neighbours.
     Hello(Hello),
-    /// Goes to all.
+    /// For all nodes.
     Topology(Topology),
-    /// Of a kind that is not known here.
+    /// A kind that is unknown here.
     Other,
 }
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// How long to believe it.
+    /// How long the message is valid.
     pub validity: Duration,
     /// Who wrote it.
     pub originator: Ipv4Addr,
-    /// Hops that it may yet go.
+    /// Hops that it may still make.
     pub ttl: u8,
-    /// Hops that it has gone.
+    /// Hops that it has made.
     pub hops: u8,
-    /// Number among the messages of its originator, modulo 2^16.
+    /// Sequence number among the messages of its originator, modulo 2^16.
     pub seq: u16,
-    /// What it says.
+    /// The content.
     pub body: Body,
-    /// Its bytes as they came; empty in one that is to be encoded.
+    /// The bytes as received; empty in a message that is to be encoded.
     pub bytes: Bytes,
 }
 
 /// Why bytes are not a packet of OLSR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// Shorter or longer than it says.
+    /// Shorter or longer than its length field says.
     Length,
     /// A message that is cut off, or whose parts do not fit into it.
     Message,
 }
 
-/// A packet of messages that are encoded already.
+/// A packet of messages that are already encoded.
 ///
 /// Panics if they do not fit into 64 KiB.
 pub fn packet(seq: u16, messages: &[Bytes]) -> Vec<u8> {
@@ -165,11 +166,11 @@ pub fn packet(seq: u16, messages: &[Bytes]) -> Vec<u8> {
     out
 }
 
-/// Reads the messages of a packet.
+/// Decodes the messages of a packet.
 ///
 /// # Errors
 ///
-/// Nothing of a packet is believed of which a part is malformed.
+/// A packet with a malformed part is rejected as a whole.
 pub fn decode(packet: &Bytes) -> Result<Vec<Message>, DecodeError> {
     let length = field(packet, 0).ok_or(DecodeError::Length)?;
     if usize::from(length) != packet.len() {
@@ -219,8 +220,8 @@ fn hello(body: &[u8]) -> Option<Hello> {
     let mut all = Vec::new();
     while !groups.is_empty() {
         let code = match *groups.first()? {
-            // The link types "unspecified", "asymmetric" and "symmetric" beside what it is as a
-            // neighbour; one that is lost says nothing.
+            // Link types "unspecified", "asymmetric" and "symmetric", combined with the neighbour
+            // type; a lost link says nothing.
             code if code & 3 == 0 && code >> 2 != 0 => Some(LinkCode::Neighbour),
             code if code & 3 == 1 && matches!(code >> 2, 1 | 2) => {
                 Some(LinkCode::AsymmetricNeighbour)
@@ -254,23 +255,24 @@ fn neighbours(bytes: &[u8]) -> Option<Vec<Neighbour>> {
     chunks.remainder().is_empty().then(|| chunks.map(entry).collect())
 }
 
-/// A time of one byte (RFC 3626, section 18.3).
+/// Decodes a time of one byte (RFC 3626, section 18.3).
 fn time(byte: u8) -> Duration {
     let (a, b) = (u64::from(byte >> 4), u32::from(byte & 15));
-    // In units of 1/256 s, which a part of sixteen of a sixteenth is.
+    // In units of 1/256 s: a sixteenth of C, which is 1/16 s.
     Duration::from_nanos(((16 + a) << b) * (1_000_000_000 / 256))
 }
 
-/// The least time of one byte that is no shorter than `wanted`; the longest if there is none.
+/// The shortest one-byte time that is not shorter than `wanted`, or else the longest.
 fn time_byte(wanted: Duration) -> u8 {
     let all = (0..16).flat_map(|b| (0..16).map(move |a| a << 4 | b));
     all.into_iter().find(|byte| time(*byte) >= wanted).unwrap_or(0xff)
 }
 
 impl Message {
-    /// Its bytes. A topology message with a counter is signed by `signer`.
+    /// The bytes of the message. A topology message with a counter is signed by `signer`.
     ///
-    /// Panics if it is of no known kind, longer than 64 KiB, or has a counter and no signer.
+    /// Panics if the kind is unknown, if the message is longer than 64 KiB, or if it has a counter
+    /// and there is no signer.
     pub fn encode(&self, signer: Option<&Identity>) -> Bytes {
         let (kind, body) = match &self.body {
             Body::Hello(hello) => (LQ_HELLO, hello.encode()),
@@ -298,12 +300,12 @@ impl Message {
         out.into()
     }
 
-    /// The same bytes, one hop on.
+    /// The same bytes after one hop.
     pub fn forwarded(&self) -> Bytes {
         self.with_hops(self.ttl.saturating_sub(1), self.hops.saturating_add(1))
     }
 
-    /// The same bytes as if it had gone one hop, to be flooded once more by another node.
+    /// The same bytes as if after one hop, to be flooded again by another node.
     pub fn forwarded_anew(&self) -> Bytes {
         self.with_hops(u8::MAX, 1)
     }
@@ -314,7 +316,7 @@ impl Message {
         out.into()
     }
 
-    /// Whether the holder of a key has signed it.
+    /// Whether the holder of a key signed the message.
     pub fn is_signed_by(&self, key: &PublicKey) -> bool {
         let Some(end) = self.bytes.len().checked_sub(SIGNATURE_BYTES) else { return false };
         let (message, signature) = self.bytes.split_at(end);
@@ -323,7 +325,7 @@ impl Message {
     }
 }
 
-/// A message without its signature, TTL and hop count.
+/// The bytes that are signed: a message without its signature, with TTL and hop count zero.
 fn what_is_signed(message: &[u8]) -> Vec<u8> {
     let mut out = SIGNED_FOR.to_vec();
     out.extend_from_slice(message);

@@ -1,21 +1,21 @@
-//! The format of sealed frames: what stands behind LLC/SNAP under [`EtherType::SEALED`].
+//! The format of sealed frames: what follows LLC/SNAP under [`EtherType::SEALED`].
 //!
 //! ```text
-//! byte 0     version in the high half, kind in the low
+//! byte 0     version in the upper half, kind in the lower
 //! byte 1     key epoch, as the receiver numbers its keys (broadcast: as the sender does)
 //! bytes 2-7  counter, big-endian                         not in handshake messages
 //!            body
 //! 16 bytes   tag
 //! ```
 //!
-//! The nonce of the AEAD is six zeros and the counter; what it authenticates beside the body are
-//! the eight bytes of the header, the sender's and the receiver's number (two bytes each; all
-//! ones for broadcast), and in the readable form the body as well. Handshake messages have two
-//! bytes of header, a Noise message and one or two HMACs, see `link/secure`. All of it is written
-//! down in `docs/wire.md`, with test vectors.
+//! The nonce of the AEAD is six zeros and the counter. The associated data are the eight bytes of
+//! the header and the numbers of sender and receiver (two bytes each; all ones for broadcast); in
+//! the readable form the body as well. Handshake messages have a header of two bytes, a Noise
+//! message and one or two HMACs, see `link/secure`. `docs/wire.md` specifies all of this, with test
+//! vectors.
 //!
-//! A *unit* is a part of a packet that its sender sealed as a whole ([`Kind::Cut`]): two bytes of
-//! header, its kind being 8, the body as it is, and a tag of four bytes.
+//! A *unit* is a part of a packet that its sender sealed as a whole ([`Kind::Cut`]): a header of
+//! two bytes, with kind 8, the body unchanged, and a tag of four bytes.
 //!
 //! [`EtherType::SEALED`]: crate::base::EtherType::SEALED
 
@@ -23,50 +23,50 @@ use crate::base::{EtherType, NodeId};
 
 /// Version of the format.
 pub const VERSION: u8 = 1;
-/// Bytes of the header of what is sealed under a key.
+/// Length of the header of a frame that is sealed under a key, in bytes.
 pub const HEADER_BYTES: usize = 8;
-/// Bytes of the header of handshake messages.
+/// Length of the header of handshake messages, in bytes.
 pub const HANDSHAKE_HEADER_BYTES: usize = 2;
-/// Bytes of the tag.
+/// Length of the tag, in bytes.
 pub const TAG_BYTES: usize = 16;
-/// Bytes that sealing adds to a frame: the header, and the tag behind the body.
+/// Bytes that sealing adds to a frame: the header, and the tag after the body.
 pub const SEAL_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 /// The first byte of a unit.
 pub const UNIT: u8 = VERSION << 4 | 8;
-/// Bytes of the header of a unit: its first, and the key epoch.
+/// Length of the header of a unit, in bytes: its first byte and the key epoch.
 pub const UNIT_HEADER_BYTES: usize = 2;
-/// Bytes of the tag of a unit.
+/// Length of the tag of a unit, in bytes.
 pub const UNIT_TAG_BYTES: usize = 4;
-/// Bytes that a unit has beside its body.
+/// Bytes that a unit has in addition to its body.
 pub const UNIT_SEAL_BYTES: usize = UNIT_HEADER_BYTES + UNIT_TAG_BYTES;
-/// The kind of a packet that is cut, encrypted and readable. It is never a frame.
+/// The kinds of a packet that goes in units, encrypted and readable. It is never a frame.
 const CUT: [u8; 2] = [9, 10];
-/// The bit of a kind that says that the body is readable.
+/// The bit of a kind which says that the body is readable.
 const READABLE: u8 = 8;
-/// How broadcast is written where a receiver's number stands.
+/// The receiver's number for broadcast.
 const EVERYBODY: u16 = u16::MAX;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// First message of a handshake.
     Init,
-    /// Its answer.
+    /// The answer to it.
     Response,
-    /// Instead of an answer: what has to come with the next first message.
+    /// In place of an answer: a cookie that the next first message must contain.
     Cookie,
-    /// For one receiver: messages about keys, and a link's frame or nothing.
+    /// For one receiver: messages about keys, and a frame of a link or nothing.
     Carrier,
-    /// For one receiver: a link's frame.
+    /// For one receiver: a frame of a link.
     Link,
     /// For one receiver: an IP packet.
     Packet,
-    /// For all: a link's frame.
+    /// For all: a frame of a link.
     LinkToAll,
     /// For all: an IP packet.
     PacketToAll,
-    /// A packet for one receiver that goes in units. By itself it is no frame, so that whoever
-    /// gathers the units cannot make one of them.
+    /// A packet for one receiver that goes in units. It is not a frame, so that whoever collects
+    /// the units cannot make a frame of them.
     Cut,
 }
 
@@ -83,7 +83,8 @@ impl Kind {
         Self::PacketToAll,
     ];
 
-    /// The kind of a frame with a payload of some protocol; `None` for protocols without one.
+    /// The kind of a frame by the protocol of its payload; `None` if there is none for that
+    /// protocol.
     pub fn of(protocol: EtherType, to: Option<NodeId>) -> Option<Self> {
         Some(match (protocol, to) {
             (EtherType::FARHOP, Some(_)) => Self::Link,
@@ -94,7 +95,8 @@ impl Kind {
         })
     }
 
-    /// What the body is; an IP packet tells its version itself. `None` where it cannot be.
+    /// The protocol of the body; an IP packet says its version itself. `None` if the body is
+    /// invalid.
     pub fn protocol(self, body: &[u8]) -> Option<EtherType> {
         match self {
             Self::Packet | Self::PacketToAll => match body.first()? >> 4 {
@@ -112,12 +114,12 @@ impl Kind {
         }
     }
 
-    /// Whether it belongs to a handshake, and stands under no key.
+    /// Whether it belongs to a handshake, and is not under a key.
     pub fn is_handshake(self) -> bool {
         self <= Self::Cookie
     }
 
-    /// Whether it is for all who hear it.
+    /// Whether it is a broadcast.
     pub fn is_to_all(self) -> bool {
         matches!(self, Self::LinkToAll | Self::PacketToAll)
     }
@@ -128,15 +130,15 @@ impl Kind {
 pub struct Header {
     /// What the frame is.
     pub kind: Kind,
-    /// Whether the body is authenticated only.
+    /// Whether the body is only authenticated, not encrypted.
     pub is_readable: bool,
-    /// The key.
+    /// The number of the key.
     pub epoch: u8,
     /// The number of the frame under its key, below 2^48; 0 for handshake messages.
     pub counter: u64,
 }
 
-/// Why bytes are no sealed frame.
+/// Why bytes are not a sealed frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// Shorter than header and tag.
@@ -148,14 +150,14 @@ pub enum DecodeError {
 }
 
 impl Header {
-    /// The bytes in front of a body under a key.
+    /// The bytes before a body that is under a key.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = self.counter.to_be_bytes();
         out[..2].copy_from_slice(&self.encode_short());
         out
     }
 
-    /// The bytes in front of a handshake message.
+    /// The bytes before a handshake message.
     pub fn encode_short(&self) -> [u8; HANDSHAKE_HEADER_BYTES] {
         let code = match self.kind {
             Kind::Cut => CUT[usize::from(self.is_readable)],
@@ -165,7 +167,7 @@ impl Header {
         [VERSION << 4 | code, self.epoch]
     }
 
-    /// The header of a packet that was cut, whose body is not yet believed.
+    /// Decodes the header of a packet that went in units. Its body is not authenticated yet.
     pub fn decode_cut(packet: &[u8]) -> Result<Self, DecodeError> {
         let Some(([first, epoch, counter @ ..], _)) = packet.split_first_chunk::<HEADER_BYTES>()
         else {
@@ -182,7 +184,7 @@ impl Header {
         Ok(Self { kind: Kind::Cut, is_readable, epoch: *epoch, counter })
     }
 
-    /// The header of a frame, whose body is not yet believed.
+    /// Decodes the header of a frame. Its body is not authenticated yet.
     pub fn decode(frame: &[u8]) -> Result<Self, DecodeError> {
         let [first, epoch, rest @ ..] = frame else { return Err(DecodeError::Short) };
         if first >> 4 != VERSION {
@@ -202,7 +204,7 @@ impl Header {
     }
 }
 
-/// What two nodes that share keys say about keys, in front of the frame in a [`Kind::Carrier`].
+/// A message about keys between two nodes that share keys, before the frame in a [`Kind::Carrier`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said<'a> {
     /// A first message of a handshake.
@@ -211,14 +213,14 @@ pub enum Said<'a> {
     Response(&'a [u8]),
     /// The sender's key for broadcast.
     BroadcastKey {
-        /// How the sender numbers it.
+        /// The sender's number for it.
         epoch: u8,
-        /// The first counter that counts, below 2^48.
+        /// The first counter that is valid, below 2^48.
         first: u64,
         /// The key.
         secret: &'a [u8; 32],
     },
-    /// The receiver's key for broadcast with this number came.
+    /// The receiver's broadcast key with this number has arrived.
     BroadcastAck(u8),
 }
 
@@ -259,8 +261,8 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Takes the body of a carrier apart: what is said about keys, and the frame of the link. `None`
-/// if it is not well formed.
+/// Decodes the body of a carrier: the messages about keys, and the frame of the link. `None` if it
+/// is not well formed.
 pub fn decode_carrier(body: &[u8]) -> Option<(Vec<Said<'_>>, &[u8])> {
     let (length, rest) = body.split_first_chunk::<2>()?;
     let (mut said, frame) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
@@ -274,7 +276,7 @@ pub fn decode_carrier(body: &[u8]) -> Option<(Vec<Said<'_>>, &[u8])> {
     said.is_empty().then_some((all, frame))
 }
 
-/// Sender and receiver, as they are authenticated.
+/// Sender and receiver in the form in which they are authenticated.
 pub fn ends(from: NodeId, to: Option<NodeId>) -> [u8; 4] {
     let [a, b] = from.0.to_be_bytes();
     let [c, d] = to.map_or(EVERYBODY, |to| to.0).to_be_bytes();

@@ -1,8 +1,8 @@
 //! TCP segments in IPv4 packets: header, checksum and the options in use (RFC 9293, 3.1 and 3.2;
 //! RFC 7323, 2 and 3; RFC 2018, 2 and 3).
 //!
-//! As Linux does it, an option with an impossible length ends the reading of options and the
-//! segment still counts; urgent data is not read.
+//! As in Linux, an option with an impossible length ends the parsing of options, and the segment is
+//! still valid. Urgent data is not supported.
 
 use std::net::SocketAddrV4;
 
@@ -50,7 +50,7 @@ impl Flags {
     }
 }
 
-/// The blocks of a SACK option: left edge, and the number after the last one received.
+/// The blocks of a SACK option: left edge, and the sequence number after the last byte received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackBlocks {
     blocks: [(Seq, Seq); MAX_SACK_BLOCKS],
@@ -58,7 +58,7 @@ pub struct SackBlocks {
 }
 
 impl SackBlocks {
-    /// Adds a block; does nothing if there are four.
+    /// Adds a block; ignored if there are four.
     pub fn push(&mut self, left: Seq, right: Seq) {
         if self.count < MAX_SACK_BLOCKS {
             self.blocks[self.count] = (left, right);
@@ -75,7 +75,7 @@ impl SackBlocks {
 /// The options of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Maximum segment size of the sender, without options.
+    /// Maximum segment size that the sender accepts, without options.
     pub mss: Option<u16>,
     /// Window scale, at most 14.
     pub window_scale: Option<u8>,
@@ -100,7 +100,7 @@ pub struct Header {
     pub ack: Seq,
     /// Control bits.
     pub flags: Flags,
-    /// Window as it stands in the header, not scaled.
+    /// Window as in the header, not scaled.
     pub window: u16,
     /// Options.
     pub options: Options,
@@ -109,7 +109,7 @@ pub struct Header {
 /// Why a packet is not a TCP segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Not a whole IPv4 packet with TCP in it.
+    /// Not a whole IPv4 packet with TCP.
     NotTcp,
     /// Shorter than its header says.
     Truncated,
@@ -124,13 +124,13 @@ impl Options {
         bytes += if self.mss.is_some() { 4 } else { 0 };
         bytes += if self.window_scale.is_some() { 4 } else { 0 };
         bytes += if self.timestamps.is_some() { TIMESTAMPS_BYTES } else { 0 };
-        // Beside timestamps, "SACK permitted" takes the place of their padding, as Linux does it.
+        // With timestamps, "SACK permitted" replaces their padding, as in Linux.
         bytes += if self.sack_permitted && self.timestamps.is_none() { 4 } else { 0 };
         bytes += if self.sack.count > 0 { 4 + 8 * self.sack.count } else { 0 };
         bytes
     }
 
-    /// Writes the options in the order of Linux and returns their length.
+    /// Writes the options in the order of Linux, and returns the length of the header with them.
     fn put(&self, out: &mut [u8; MAX_HEADER_BYTES]) -> usize {
         let mut at = HEADER_BYTES;
         let mut put = |bytes: &[u8]| {
@@ -199,7 +199,7 @@ impl Options {
     }
 }
 
-/// Builds the IPv4 packet of one segment; `length` is that of all slices of `payload` together.
+/// Builds the IPv4 packet of one segment; `length` is the total length of all slices of `payload`.
 ///
 /// Panics if the packet would be 64 KiB or longer.
 pub fn encode<'a>(
@@ -232,7 +232,8 @@ pub fn encode<'a>(
     packet.into()
 }
 
-/// Reads an IPv4 packet with a TCP segment: its header, and where in the packet the payload is.
+/// Decodes an IPv4 packet with a TCP segment: its header, and the range of the payload in the
+/// packet.
 ///
 /// # Errors
 ///

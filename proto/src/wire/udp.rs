@@ -22,9 +22,9 @@ pub struct Header {
 /// Why a packet is not a UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Not a whole IPv4 packet with UDP in it.
+    /// Not a whole IPv4 packet with UDP.
     NotUdp,
-    /// Its length does not fit.
+    /// Its length field is impossible.
     Truncated,
     /// The checksum is wrong.
     Checksum,
@@ -45,7 +45,7 @@ pub fn encode(source: SocketAddrV4, destination: SocketAddrV4, front: &[u8], res
     packet.extend_from_slice(front);
     packet.extend_from_slice(rest);
     let pseudo = ip::pseudo_header(from, to, ip::UDP, body);
-    // Zero says "no checksum", so a sum of zero is sent as its other form.
+    // A checksum of zero means "none", so a sum of zero is sent in its other form.
     let sum = match ip::checksum(pseudo, &packet[ip::IPV4_HEADER_BYTES..]) {
         0 => 0xffff,
         sum => sum,
@@ -55,7 +55,7 @@ pub fn encode(source: SocketAddrV4, destination: SocketAddrV4, front: &[u8], res
     packet.into()
 }
 
-/// The ports of an IPv4 packet with a UDP datagram, whether or not the rest of it is right.
+/// The ports of an IPv4 packet with a UDP datagram, even if the rest of it is wrong.
 pub fn header(packet: &[u8]) -> Option<Header> {
     let (protocol, datagram) = ip::payload(packet)?;
     let is_udp = packet[0] >> 4 == 4 && protocol == ip::UDP && datagram.len() >= HEADER_BYTES;
@@ -63,7 +63,8 @@ pub fn header(packet: &[u8]) -> Option<Header> {
     is_udp.then(|| Header { source: short(0), destination: short(2) })
 }
 
-/// Reads an IPv4 packet with a UDP datagram: its header, and where in the packet the payload is.
+/// Decodes an IPv4 packet with a UDP datagram: its header, and the range of the payload in the
+/// packet.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! One radio's end of a veth pair: frames in, receptions and echoes out.
+//! The air's end of a radio's veth pair: frames in, receptions and echoes out.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use farhop_sim::radio;
 use super::port::{AttachSpec, AttachStats, Port};
 use crate::device::{BATCH, Clock, PacketSocket, arrived, passing};
 
-/// A frame to be injected, and when the kernel got it.
+/// A frame to be injected, and when the kernel received it.
 #[derive(Debug)]
 pub(super) struct Injected {
     pub(super) at: Instant,
@@ -17,16 +17,16 @@ pub(super) struct Injected {
     pub(super) what: What,
 }
 
-/// What came of a radio.
+/// Kinds of injected frames.
 #[derive(Debug)]
 pub(super) enum What {
-    /// A frame to send by the rules.
+    /// A node's frame, which is sent by the rules of 802.11.
     Frame(Frame),
-    /// A stranger's frame, which goes at once.
+    /// A stranger's frame, which is sent at once.
     Hostile(radio::Injected),
 }
 
-/// One radio's end.
+/// The air's end of one radio.
 #[derive(Debug)]
 pub struct Attachment {
     socket: PacketSocket,
@@ -47,12 +47,12 @@ impl Attachment {
         self.socket.as_fd()
     }
 
-    /// Whether the interface went away, as it does with a daemon that dies, or down.
+    /// Whether the interface is gone, as when its daemon dies, or down.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// Opens the interface anew, if it is there and up again; returns whether it is.
+    /// Opens the interface again if it is there and up; returns whether it is.
     pub(super) fn reopen(&mut self) -> bool {
         if let Ok(socket) = PacketSocket::open(&self.port.spec().interface, None)
             && rustix::net::sockopt::socket_error(&socket) == Ok(Ok(()))
@@ -95,12 +95,12 @@ impl Attachment {
         true
     }
 
-    /// Notes a frame that found no room at the chip.
+    /// Notes a frame for which the chip had no room.
     pub(super) fn on_refused(&mut self, id: UnitId) {
         self.port.on_refused(id);
     }
 
-    /// Tells the daemon what its radio reports.
+    /// Sends an event of the radio to the daemon.
     pub(super) fn tell(&mut self, event: &FrameUp, antenna: u8) {
         if self.is_gone {
             return;
@@ -128,7 +128,7 @@ impl Attachment {
 
     fn on_error(&mut self, error: io::Error) {
         let interface = &self.port.spec().interface;
-        // One that is removed is down first, and says nothing more.
+        // An interface that is removed is set down first, and reports nothing more.
         let is_down = error.raw_os_error() == Some(libc::ENETDOWN);
         match passing(error, interface) {
             Ok(kind) if !is_down => self.port.count(kind),
@@ -139,7 +139,7 @@ impl Attachment {
         }
     }
 
-    /// What passed.
+    /// Counters of the veth.
     pub fn stats(&self) -> AttachStats {
         self.port.stats()
     }

@@ -1,4 +1,4 @@
-//! The loop of the air: what has come is read, the model is run over it, what it reports goes to
+//! The loop of the air: it reads frames, runs the model over them, and sends the model's events to
 //! the daemons.
 
 use std::collections::BTreeMap;
@@ -19,22 +19,22 @@ use super::port::{AttachSpec, AttachStats};
 use crate::device::{Clock, FRAME_BYTES, os, timespec};
 use crate::lateness::{WakeupStats, Wakeups};
 
-/// Bursts of arrivals taken in before the model runs on.
+/// Most bursts of frames that are read before the model runs.
 const BURSTS: usize = 16;
-/// How often it is looked whether an interface that went away is there again.
+/// How often to check whether an interface that is gone has come back.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What the air is made of.
+/// How to set up the air.
 pub struct AirOptions<'a> {
     /// The scenario.
     pub scenario: &'a Scenario,
-    /// Seed in place of the scenario's.
+    /// Seed, which replaces the scenario's.
     pub seed: u64,
-    /// Radios in the order of the plan, with the interfaces that lead to them.
+    /// Interfaces of the radios, in the order of the plan.
     pub radios: Vec<RadioEnd>,
-    /// Strangers in the order of the scenario, with the interfaces that lead to them.
+    /// Interfaces of the strangers, in the order of the scenario.
     pub strangers: Vec<RadioEnd>,
-    /// Nobody can decode what strangers send.
+    /// Whether frames of strangers are noise, which nobody can decode.
     pub as_noise: bool,
 }
 
@@ -43,14 +43,14 @@ pub struct AirOptions<'a> {
 pub struct RadioEnd {
     /// Name of the node.
     pub node: String,
-    /// Which of its radios.
+    /// Number of the radio at its node.
     pub radio: u8,
     /// Name of the interface at the air's end.
     pub interface: String,
 }
 
 impl RadioEnd {
-    /// The name of the node; with the number of the radio if it is not the first.
+    /// Name of the node, with the number of the radio if that is not the first.
     pub fn name(&self) -> String {
         match self.radio {
             0 => self.node.clone(),
@@ -59,7 +59,7 @@ impl RadioEnd {
     }
 }
 
-/// What the air did so far.
+/// State and counters of the air.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AirStatus {
     /// How late it woke up.
@@ -68,15 +68,15 @@ pub struct AirStatus {
     pub cpu_s: f64,
     /// Largest resident memory so far, in kB.
     pub memory_kb: u64,
-    /// Frames that went on air.
+    /// Frames that were sent on the air.
     pub frames_on_air: u64,
-    /// Frames that came so late that the model had passed their time.
+    /// Frames that came after the model had passed their time.
     pub late_arrivals: u64,
-    /// The worst of them, in microseconds.
+    /// How late the worst of them was, in microseconds.
     pub worst_arrival_us: f64,
-    /// What strangers did.
+    /// Counters of strangers' frames.
     pub hostile: HostileStats,
-    /// Radios by [`RadioEnd::name`]: the chip's counters, and those of its veth.
+    /// Counters of the chips and of their veths, by [`RadioEnd::name`].
     pub radios: BTreeMap<String, (ChipStats, AttachStats)>,
     /// Air time by link.
     pub links: Vec<LinkAir>,
@@ -87,9 +87,9 @@ pub struct Air {
     clock: Clock,
     model: Paced,
     ends: Vec<Attachment>,
-    /// Ends whose radio was switched off because their interface is gone.
+    /// Whether each end is lost: its interface is gone, and its radio switched off.
     lost: Vec<bool>,
-    /// When it is looked for these again.
+    /// When to look for lost interfaces again.
     look: Instant,
     names: Vec<String>,
     arrivals: Vec<Injected>,
@@ -134,20 +134,21 @@ impl Air {
         self.clock.now()
     }
 
-    /// Recordings of losses are played back from now on; until then nothing is lost to them.
+    /// Begins to play back recordings of losses; before that they cause no loss.
     pub fn begin_recordings(&mut self) {
         self.model.begin_recordings(self.clock.now());
     }
 
-    /// Adds a change that is to come.
+    /// Adds a change for later.
     pub fn plan_change(&mut self, change: Change) {
         self.model.plan_change(change);
     }
 
-    /// Sleeps until something has come or is due, and acts on it. Returns whether one of `others`
-    /// is ready.
+    /// Sleeps until a frame has come or something is due, and handles it. Returns whether one of
+    /// `others` is ready.
     ///
-    /// A radio whose interface is gone is switched off until there is one of this name again.
+    /// The radio of an interface that is gone is switched off until an interface of that name is
+    /// back.
     pub fn step(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
         let others_ready = self.sleep(others)?;
         for _ in 0..BURSTS {
@@ -212,7 +213,7 @@ impl Air {
         self.look = if is_any_lost { now + LOOK } else { Instant::MAX };
     }
 
-    /// What the air did so far.
+    /// State and counters of the air.
     pub fn status(&self) -> AirStatus {
         let radio = |(index, end): (usize, &Attachment)| {
             (self.names[index].clone(), (self.model.medium().stats(index), end.stats()))
@@ -233,7 +234,8 @@ impl Air {
     }
 }
 
-/// Opens the interface of every radio. Their clocks begin at a random time, as those of cards do.
+/// Opens the interface of each radio. The radios' clocks start at random times, as those of cards
+/// do.
 fn attach_all(options: &AirOptions<'_>, plan: &Plan, seed: Seed) -> io::Result<Vec<Attachment>> {
     let mut ends = Vec::new();
     for end in &options.radios {
@@ -262,7 +264,7 @@ fn attach_all(options: &AirOptions<'_>, plan: &Plan, seed: Seed) -> io::Result<V
     Ok(ends)
 }
 
-/// Opens the interface of a stranger, who has the radio of the medium.
+/// Opens the interface of a stranger, whose radio in the medium is `radio`.
 fn attach_stranger(radio: &ChipConfig, end: &RadioEnd) -> io::Result<Attachment> {
     Attachment::open(AttachSpec {
         interface: end.interface.clone(),

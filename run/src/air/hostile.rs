@@ -1,25 +1,25 @@
-//! Frames of strangers on the emulated air, and which receptions are of them.
+//! Frames of strangers on the emulated air, and the receptions of them.
 
 use farhop_proto::base::{FrameUp, Instant};
 use farhop_sim::adversary::{Genuine, UnderWay};
 use farhop_sim::radio::{Injected, Medium, MediumEvent};
 use serde::{Deserialize, Serialize};
 
-/// What strangers did.
+/// Counters of strangers' frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostileStats {
-    /// Frames that went on air.
+    /// Frames that were sent on the air.
     pub sent: u64,
-    /// Frames that came while the one before was still on air.
+    /// Frames that came while the one before was still on the air.
     pub refused: u64,
-    /// Receptions of them by nodes to whom they were addressed, or that overheard them.
+    /// Receptions of them by nodes, as the addressed node or by overhearing.
     pub heard: u64,
 }
 
 /// The strangers' side of the air.
 #[derive(Debug)]
 pub(super) struct Hostile {
-    /// The first radio that is no node's; nothing where all are.
+    /// Index of the first stranger's radio; `None` without strangers.
     strangers: Option<usize>,
     genuine: Genuine,
     under_way: UnderWay,
@@ -32,7 +32,7 @@ impl Hostile {
         Self { strangers, genuine, under_way, stats }
     }
 
-    /// Puts a frame on the air now.
+    /// Sends a frame on the air now.
     pub(super) fn send(
         &mut self,
         medium: &mut Medium,
@@ -49,9 +49,9 @@ impl Hostile {
         }
     }
 
-    /// By which antenna a node gets what its radio reports. For what strangers made up, and for
-    /// copies of what the node had got, that is the second; for exact copies of frames that it had
-    /// missed the third. Everything else comes by the first.
+    /// By which antenna a node receives a frame: the third (2) for exact copies of frames that the
+    /// node had missed, the second (1) for all else of strangers, such as forgeries and copies of
+    /// frames that it had received, and the first (0) for everything that nodes send.
     pub(super) fn antenna_of(&mut self, event: &MediumEvent) -> u8 {
         let (FrameUp::Received(frame) | FrameUp::Overheard(frame)) = &event.event else {
             return 0;

@@ -1,7 +1,7 @@
 //! The model of the air, run in the order of the frames' own times.
 //!
-//! It knows no clock and no socket: its caller says what has come, with the kernel's time of each
-//! arrival, and what time it is now.
+//! It has no clock and no socket: its caller passes frames, with the kernel's time of each, and the
+//! present time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,18 +12,18 @@ use farhop_sim::radio::{Medium, MediumEvent};
 use super::attach::{Injected, What};
 use super::hostile::{Hostile, HostileStats};
 
-/// A thing that goes down or comes back while the air runs.
+/// The begin or end of a fault while the air runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     /// When, on the air's clock.
     pub at: Instant,
-    /// Whether this fault is over from then on.
+    /// Whether the fault ends then.
     pub up: bool,
-    /// What.
+    /// What is affected.
     pub what: Fault,
 }
 
-/// What goes down. It is up again when no fault holds it down any more.
+/// What a fault affects. It is up again once all its faults have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A radio, by its index.
@@ -45,17 +45,17 @@ pub(super) struct Paced {
     medium: Medium,
     /// How far the model has run.
     now: Instant,
-    /// Changes to come, the next one last.
+    /// Changes to come, in reverse order: the next one is the last element.
     changes: Vec<Change>,
-    /// How many faults hold a thing down.
+    /// How many faults hold each thing down.
     downs: BTreeMap<Fault, u32>,
     late: LateArrivals,
     hostile: Hostile,
 }
 
 impl Paced {
-    /// `strangers` is the first radio that is no node's, if there is one. Recordings of losses wait
-    /// for [`Self::begin_recordings`].
+    /// `strangers` is the index of the first stranger's radio, if there is one. Recordings of
+    /// losses wait for [`Self::begin_recordings`].
     pub(super) fn build(mut medium: Medium, now: Instant, strangers: Option<usize>) -> Self {
         let late = LateArrivals::default();
         let (changes, downs) = Default::default();
@@ -72,12 +72,12 @@ impl Paced {
         self.late
     }
 
-    /// Recordings of losses are played back from now on.
+    /// Begins to play back recordings of losses.
     pub(super) fn begin_recordings(&mut self, now: Instant) {
         self.medium.begin_recordings_at(now);
     }
 
-    /// Adds a change that is to come.
+    /// Adds a change for later.
     pub(super) fn plan_change(&mut self, change: Change) {
         self.changes.push(change);
         self.changes.sort_by_key(|change| Reverse((change.at, change.up)));
@@ -89,11 +89,11 @@ impl Paced {
         self.medium.poll_timeout().unwrap_or(Instant::MAX).min(change)
     }
 
-    /// Runs the model to `now`, with every arrival at its own time. Frames that find no room at
-    /// their chip are given to `refused`.
+    /// Runs the model to `now`, with every frame at its own time. Frames for which their chip has
+    /// no room are passed to `refused`.
     ///
-    /// A frame from before the present of the model is taken at the present, and counted as late;
-    /// one from beyond `now`, which only a clock that was set can make, at `now`.
+    /// A frame from before the model's present time is taken at that time, and counted as late. A
+    /// frame from after `now`, which only a clock that was set can cause, is taken at `now`.
     pub(super) fn run(
         &mut self,
         arrivals: &mut Vec<Injected>,
@@ -145,15 +145,15 @@ impl Paced {
         }
     }
 
-    /// What the radios report, in the order of time, and by which antenna it came: 0 unless
-    /// it is of a stranger's frame.
+    /// The next event of a radio, in the order of time, and the antenna of its reception: 0 unless
+    /// it is a stranger's frame.
     pub(super) fn poll_event(&mut self) -> Option<(MediumEvent, u8)> {
         let event = self.medium.poll_event()?;
         let antenna = self.hostile.antenna_of(&event);
         Some((event, antenna))
     }
 
-    /// What strangers did.
+    /// Counters of strangers' frames.
     pub(super) fn hostile(&self) -> HostileStats {
         self.hostile.stats()
     }
@@ -211,7 +211,7 @@ mod tests {
         refused
     }
 
-    /// Who received what (the first byte), and when its preamble began.
+    /// Who received which frame (by its first byte), and when its preamble began.
     fn received(paced: &mut Paced) -> Vec<(usize, u8, u64)> {
         std::iter::from_fn(|| paced.poll_event())
             .filter_map(|(event, _)| match event.event {
@@ -226,11 +226,11 @@ mod tests {
     #[test]
     fn frames_go_on_air_at_the_time_of_their_arrival_not_of_the_wake_up() {
         let mut paced = paced();
-        // The process slept through both; it read radio 1 first.
+        // The process slept through both frames, and read radio 1 first.
         assert!(
             run(&mut paced, vec![arrival(3_000, 1, 2), arrival(1_000, 0, 1)], 9_000).is_empty()
         );
-        // An idle medium: at once, and 10 us on the way.
+        // On an idle medium: sent at once, and 10 us on the way.
         assert_eq!(received(&mut paced), [(1, 1, 1_010), (0, 2, 3_010)]);
         assert_eq!(paced.late(), LateArrivals::default());
     }
@@ -253,7 +253,7 @@ mod tests {
         run(&mut paced, Vec::new(), 5_000);
         run(&mut paced, vec![arrival(4_300, 0, 1), arrival(5_000, 1, 2)], 9_000);
         assert_eq!(paced.late(), LateArrivals { count: 1, worst: Duration::from_micros(700) });
-        // Both at once, half duplex: nobody hears anything.
+        // Both radios send at once; they are half duplex, so neither hears anything.
         assert!(received(&mut paced).is_empty());
     }
 

@@ -1,10 +1,10 @@
-//! One radio's side of the air, without the socket: bytes of a monitor interface to frames for the
-//! chip, receptions and ends of frames to bytes.
+//! One radio's side of the air, without the socket: converts bytes of a monitor interface to frames
+//! for the chip, and receptions and ends of frames to bytes.
 //!
-//! It does with injected frames what mac80211 does (measured on `mac80211_hwsim`): a rate that is
-//! missing or that the band lacks becomes the lowest; attempts are the retries field and one; the
-//! echo of a unicast frame that asked for no acknowledgement says "failed", that of a group address
-//! does not.
+//! It treats injected frames as mac80211 does (measured on `mac80211_hwsim`). A rate that is
+//! missing or not in the band becomes the lowest. The number of attempts is the retries field plus
+//! one. The echo of a unicast frame that asked for no acknowledgement says "failed", that of a
+//! group address does not.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,44 +22,44 @@ use serde::{Deserialize, Serialize};
 use super::attach::What;
 use crate::device::{FRAME_BYTES, count};
 
-/// Frames whose echo is still to come that a radio keeps at most.
+/// Most frames of a radio that wait for their echoes.
 const ECHOES: usize = 64;
 
-/// What passed one radio's veth.
+/// Counters of one radio's veth.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachStats {
     /// Frames from the daemon.
     pub frames_in: u64,
-    /// Receptions handed to the daemon.
+    /// Receptions that were sent to the daemon.
     pub receptions_out: u64,
-    /// Echoes handed to the daemon.
+    /// Echoes that were sent to the daemon.
     pub echoes_out: u64,
     /// Frames for which the chip's queue had no room, or whose radio was down.
     pub queue_full: u64,
-    /// Receptions and echoes that the interface did not take.
+    /// Receptions and echoes that the interface did not accept.
     pub not_taken: u64,
-    /// What came and was no frame to inject, by kind.
+    /// What was received and is no frame to inject, by reason.
     pub dropped: BTreeMap<String, u64>,
 }
 
-/// What an attachment must know of its radio.
+/// How to set up an attachment.
 #[derive(Clone, Debug)]
 pub struct AttachSpec {
     /// Name of the interface at this end.
     pub interface: String,
-    /// Node and radio.
+    /// Number of the node and of the radio.
     pub station: Station,
     /// PHY.
     pub phy: Phy,
     /// Channel number.
     pub channel: u16,
-    /// Whether the sender hears what became of its frames.
+    /// Whether the radio reports what became of its frames.
     pub has_echo: bool,
     /// How far the radio's clock is ahead of the air's at its start, in nanoseconds.
     pub clock_offset: i64,
-    /// Its rate error, in billionths.
+    /// Rate error of the radio's clock, in billionths.
     pub clock_ppb: i64,
-    /// Whether it is a stranger's, who may send under any name.
+    /// Whether it is a stranger's, who may send under any address.
     pub is_stranger: bool,
 }
 
@@ -101,12 +101,12 @@ impl Port {
         &self.spec
     }
 
-    /// The frames at the chip are nobody's any more.
+    /// Forgets the frames at the chip: nobody waits for their echoes any more.
     pub(super) fn forget(&mut self) {
         self.waiting.clear();
     }
 
-    /// Takes what the daemon sent; what is no frame to inject is counted.
+    /// Handles a packet from the daemon; what is no frame to inject is counted.
     pub(super) fn take(&mut self, packet: &[u8]) -> Option<What> {
         let is_stranger = self.spec.is_stranger;
         let taken = match is_stranger {
@@ -142,7 +142,7 @@ impl Port {
         })
     }
 
-    /// The rate that a header asks for, or the lowest where the band lacks it.
+    /// The rate that a header asks for, or the lowest if the band does not have it.
     fn rate(&self, tap: &Radiotap) -> Bitrate {
         let phy = &self.spec.phy;
         tap.rate_of(phy).unwrap_or(phy.legacy_rates()[0])
@@ -180,14 +180,14 @@ impl Port {
         })
     }
 
-    /// Notes a frame that found no room at the chip. mac80211 drops it without a word.
+    /// Notes a frame for which the chip had no room. mac80211 drops such frames silently.
     pub(super) fn on_refused(&mut self, id: UnitId) {
         self.stats.queue_full += 1;
         self.waiting.retain(|waiting| waiting.id != id);
     }
 
-    /// What the daemon gets of a frame that its radio received. What a stranger sent has a mark: it
-    /// comes by another antenna. A daemon counts by it and does nothing else with it.
+    /// The packet for a frame that the daemon's radio received. Frames of strangers are marked by
+    /// another antenna, which a daemon uses only for a counter.
     pub(super) fn reception(&mut self, frame: &ReceivedFrame, antenna: u8) -> &[u8] {
         let first_bit = frame.started + self.spec.phy.plcp(frame.rate);
         let tsft_us = self.radio_time(first_bit) / 1_000;
@@ -217,7 +217,7 @@ impl Port {
         &self.out
     }
 
-    /// What the daemon gets of the end of a frame; nothing where the radio has no echo.
+    /// The packet for the end of a frame; `None` if the radio sends no echoes.
     pub(super) fn echo(&mut self, done: &FrameDone) -> Option<&[u8]> {
         let at = self.waiting.iter().position(|waiting| waiting.id == done.id)?;
         let waiting = self.waiting.remove(at)?;
@@ -232,21 +232,21 @@ impl Port {
         Some(&self.out)
     }
 
-    /// A time of the air on the radio's own clock, in nanoseconds.
+    /// Converts a time of the air to the radio's own clock, in nanoseconds.
     fn radio_time(&self, at: Instant) -> u64 {
         let nanos = at.as_nanos() as i128;
         let drift = nanos * i128::from(self.spec.clock_ppb) / 1_000_000_000;
         (nanos + drift + i128::from(self.spec.clock_offset)).max(0) as u64
     }
 
-    /// What passed.
+    /// Counters of the veth.
     pub(super) fn stats(&self) -> AttachStats {
         let dropped = self.kinds.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect();
         AttachStats { dropped, ..self.stats.clone() }
     }
 }
 
-/// The headers and the payload of a frame, and all of it from the MAC header on.
+/// Headers and payload of a frame, and the whole frame from the MAC header on.
 fn parts(packet: &[u8]) -> Result<(Radiotap, Bytes, DataHeader, Bytes), &'static str> {
     let tap = radiotap::parse(packet).map_err(|_| "radiotap")?;
     let mpdu = Bytes::copy_from_slice(packet.get(tap.length..).ok_or("truncated")?);
@@ -359,7 +359,7 @@ mod tests {
             panic!("a hostile frame");
         };
         assert_eq!((hostile.from, hostile.to, hostile.rate), (NodeId(1), Some(NodeId(2)), MBPS_2));
-        // Header, LLC/SNAP, 50 bytes and the check sequence.
+        // MAC header, LLC/SNAP, 50 bytes and the check sequence.
         let bytes = 24 + 2 + 8 + 50 + 4;
         assert_eq!(hostile.air_time, Phy::default().air_time(bytes, MBPS_2));
         assert!(port.waiting.is_empty());
@@ -391,7 +391,7 @@ mod tests {
         let mut port = port();
         let packet = port.reception(&frame, 0).to_vec();
         let tap = radiotap::parse(&packet).expect("a header");
-        // 192 us of PLCP, 5 s ahead, and 50 ppm of 20 s.
+        // 192 us of PLCP, 5 s of offset, and 50 ppm of 20 s.
         assert_eq!(tap.tsft_us, Some(20_000_000 + 192 + 5_000_000 + 1_000));
         assert_eq!((tap.rate, tap.signal), (Some(MBPS_11), Some(Dbm::new(-60))));
         let mpdu = Bytes::copy_from_slice(&packet[tap.length..]);

@@ -1,4 +1,4 @@
-//! The thread that reads and writes: the loop of a daemon must not wait for a disk.
+//! The clerk: a thread that reads and writes the disk, as the daemon's loop must not wait for it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,106 +22,106 @@ use crate::device::os;
 use crate::files::{Incoming, Outgoing, Part, State};
 use crate::sockets::{Receiving, Sending};
 
-/// Tasks of which the changes are written together.
+/// Most tasks whose changes are written together.
 const TOGETHER: usize = 64;
-/// After so long without a task the store's file is looked at.
+/// How long the clerk must have been idle before it shrinks the store's file.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// After so long in which it could not be read a file is given up.
+/// How long a file may be unreadable before it is given up.
 const UNREAD: Duration = Duration::from_mins(5);
 
-/// What is to be done.
+/// A task for the clerk.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// Keep a block.
+    /// Store a block that passes through.
     Keep(Whole),
-    /// Keep it no longer.
+    /// Delete it.
     Drop(BlockId),
     /// Read it.
     Get(BlockId),
-    /// Take a block of a file that comes here.
+    /// Write a block of a file that arrives here.
     Deliver(Delivery),
     /// Read a block of a file that is sent from here.
     Read(Box<Outgoing>, u32, Part),
-    /// Write down how a file stands that is sent from here.
+    /// Record the state of a file that is sent from here.
     Note(Box<Outgoing>),
     /// Forget a file that was sent from here.
     Forget(u32),
-    /// Let go of the bytes of a file that came here.
+    /// Delete the bytes of a file that arrived here.
     Fetched(Box<Incoming>),
-    /// Forget a file that came here.
+    /// Forget a file that arrived here.
     ForgetIncoming(String),
-    /// A file that comes here is given up, and why.
+    /// Give up a file that arrives here, for this reason.
     GiveUp(FlowKey, &'static str),
-    /// Keep a block that a program here sends.
+    /// Store a block that a program here sends.
     Hold(Box<(Whole, Sending)>),
-    /// One of them has arrived, or is given up.
+    /// Delete one of these: it has arrived, or was given up.
     Sent(BlockId, Box<Sending>),
-    /// Forget blocks that were sent from here.
+    /// Forget a flow of blocks that was sent from here.
     ForgetSending(u32),
-    /// Keep a block for a program here.
+    /// Store a block for a program here.
     Letter(Box<(Delivery, Receiving)>),
-    /// Read one of them.
+    /// Read one of these.
     Fetch(BlockId),
-    /// A program has one of them.
+    /// Delete one of these: the program has it.
     Confirm(BlockId, Box<Receiving>),
-    /// Forget blocks for a program here.
+    /// Forget a flow of blocks for a program here.
     ForgetReceiving(Box<Receiving>),
 }
 
-/// What was done.
+/// The result of a task.
 #[derive(Debug)]
 pub(crate) enum Done {
-    /// A block is kept.
+    /// A block is stored.
     Kept(BlockId),
-    /// It cannot be.
+    /// A block could not be stored.
     NotKept(BlockId),
-    /// A block that is kept was read, if it could be.
+    /// A stored block; `None` if it could not be read.
     Got(BlockId, Option<Whole>),
-    /// A block of a file that comes here is safe.
+    /// A block of a file that arrives here is safe.
     Accepted(BlockId, Incoming),
-    /// The file cannot be taken.
+    /// The file is refused.
     Refused(BlockId, Refusal),
-    /// A file that came here, as it stands now.
+    /// The present state of a file that arrived here.
     Stands(Incoming),
-    /// It is written down that a file that came here was fetched.
+    /// The record that a file was fetched is on disk, or a restart would recognise it.
     LetGo(String),
-    /// How a file stands that is sent from here is written down.
+    /// The state of a file that is sent from here is recorded.
     Noted(u32),
-    /// It cannot be.
+    /// The state of a file could not be recorded.
     NotNoted(u32),
-    /// A block of a file that is sent from here.
+    /// A block of a file from here: the numbers of its flow and its own, its bytes, if it is last.
     Read(u32, u32, Bytes, bool),
-    /// It cannot be read now.
+    /// The block cannot be read now.
     NotRead(u32, u32),
-    /// It cannot be read, also later, and why.
+    /// The file cannot be read at all, for this reason.
     Unreadable(u32, String),
-    /// A block that a program here sends is kept.
+    /// A block that a program here sends is stored.
     Held(Whole),
-    /// It cannot be, with the number of its flow.
+    /// A block of this flow could not be stored.
     NotHeld(u32),
-    /// A block for a program here is kept.
+    /// A block for a program here is stored.
     Letter(BlockId),
-    /// It was read.
+    /// A block for a program here; `None` if it could not be read.
     Fetched(BlockId, Option<Bytes>),
-    /// Why nothing can be kept from now on; nothing if it can.
+    /// Why nothing can be stored from now on; `None` if it can again.
     Trouble(Option<String>),
 }
 
-/// The thread's own things.
+/// The state of the thread.
 pub(super) struct Clerk {
     store: Store,
     inbox: Inbox,
-    /// Changes that could not be written down, and must be.
+    /// Changes that could not be written, and still must be.
     owed: Vec<Change>,
-    /// The block of each flow from here that could not be kept, until its next one comes. Whoever
-    /// gave it may still say that it was taken.
+    /// For each flow from here, the block that could not be stored, until the next is to be.
+    /// Records that were made before that became known still say that it was taken.
     lost: BTreeMap<u32, u32>,
-    /// Blocks that are tried again later.
+    /// Blocks for this node that will be tried again.
     late: Late,
-    /// Since when files that are sent from here cannot be read, by the numbers of their flows.
+    /// Since when files from here have been unreadable, by the numbers of their flows.
     unread: BTreeMap<u32, Instant>,
-    /// Whether the store is to be opened again: after an error it does nothing more.
+    /// Whether to open the store again: after an error it does nothing more.
     has_failed: bool,
     trouble: Trouble,
 }
@@ -133,27 +133,27 @@ impl Clerk {
         Self { store, inbox, owed, lost, late, unread, has_failed: false, trouble }
     }
 
-    /// What is written of blocks from here.
+    /// The records of flows of blocks from here.
     #[cfg(test)]
     pub(super) fn sending(&self) -> Vec<Sending> {
         self.store.sending().expect("it can be read")
     }
 
-    /// Starts the thread, which rings the bell when it has done something. Returns where tasks go
-    /// and where it says what was done. It ends when nobody can give it any more.
+    /// Starts the thread, which writes to `bell` when it has finished something. Returns the
+    /// channels for tasks and for results. The thread ends when that for tasks is closed.
     ///
-    /// Fails if the machine has no thread left.
+    /// Fails if the system cannot start another thread.
     pub(super) fn start(self, bell: Arc<OwnedFd>) -> io::Result<(Sender<Task>, Receiver<Done>)> {
         let ((tasks, todo), (report, done)) = (mpsc::channel(), mpsc::channel());
         thread::Builder::new().name("blocks".into()).spawn(move || {
-            // The loop that makes it may be punctual by now.
+            // The daemon's loop may be a realtime thread by now; this one must not be.
             os::be_like_others();
             self.run(&todo, &report, &bell);
         })?;
         Ok((tasks, done))
     }
 
-    /// Does tasks until nobody can give any more.
+    /// Carries out tasks until the channel is closed.
     fn run(mut self, tasks: &Receiver<Task>, done: &Sender<Done>, bell: &OwnedFd) {
         while let Some(mut together) = self.next_tasks(tasks) {
             let more = std::iter::from_fn(|| tasks.try_recv().ok()).take(TOGETHER - 1);
@@ -165,15 +165,15 @@ impl Clerk {
                     return;
                 }
             }
-            // It fails only if nobody has looked for very long.
+            // This fails only if the daemon has not read the bell for very long.
             let _ = rustix::io::write(bell.as_fd(), &1_u64.to_ne_bytes());
         }
     }
 
-    /// Waits for the next task, or until those that could not be done are due. Returns what is to
-    /// be done first; nothing once nobody can give any more.
+    /// Waits for a task, or until blocks are to be tried again. Returns what to do first, which may
+    /// be nothing; `None` once the channel is closed.
     fn next_tasks(&mut self, tasks: &Receiver<Task>) -> Option<Vec<Task>> {
-        // Also whether a disk has room again is found by writing.
+        // Whether a full disk has room again is also found out by writing.
         let patience = self.patience().or(self.trouble.is_on().then_some(AGAIN));
         let next = match tasks.recv_timeout(patience.unwrap_or(QUIET)) {
             Err(RecvTimeoutError::Timeout) if patience.is_none() => {
@@ -188,27 +188,27 @@ impl Clerk {
         Some(first)
     }
 
-    /// After how long something is done though there is no task; nothing if nothing waits. What is
-    /// owed may make the room that others wait for.
+    /// How long the clerk may wait for a task; `None`: for ever. It must not wait long with owed
+    /// changes, which may make the room that others need.
     pub(super) fn patience(&self) -> Option<Duration> {
         let owed = (!self.owed.is_empty()).then_some(AGAIN);
         self.late.patience().into_iter().chain(owed).min()
     }
 
-    /// Does what could not be done before.
+    /// Tries the late blocks again.
     #[cfg(test)]
     pub(super) fn perform_late(&mut self) -> Vec<Done> {
         let late = self.late.take();
         self.perform(late)
     }
 
-    /// Why nothing can be kept, if that is news.
+    /// Why nothing can be stored, if that changed.
     #[cfg(test)]
     pub(super) fn trouble(&mut self) -> Option<String> {
         self.trouble.news().flatten()
     }
 
-    /// Makes the store's file smaller, while nothing is to be done.
+    /// Shrinks the store's file while there is nothing else to do.
     fn shrink(&mut self) {
         if let Err(error) = self.store.shrink() {
             tracing::warn!("the file of the block cache stays as large as it is: {error}");
@@ -216,16 +216,16 @@ impl Clerk {
         }
     }
 
-    /// Does some tasks, and writes down what follows from them together.
+    /// Carries out tasks, and writes the changes that they make together.
     pub(super) fn perform(&mut self, tasks: Vec<Task>) -> Vec<Done> {
         if self.has_failed
             && let Err(error) = self.store.open_again()
         {
-            // What is read fails then, and what is to be written.
+            // Then reading and writing fail below.
             self.on_failed(&error, error.is_consequence());
         }
         let mut done = Vec::new();
-        // Alone at first: what makes room must not wait for what needs it.
+        // First and alone: changes that free space must not depend on those that need it.
         if !self.owed.is_empty() {
             match self.store.change(&self.owed) {
                 Ok(()) => {
@@ -272,8 +272,8 @@ impl Clerk {
         self.write_down(changes, done)
     }
 
-    /// Reads a block of a file that is sent from here. What may pass, as when a file server is
-    /// away, gives no file up for a while.
+    /// Reads a block of a file that is sent from here. An error that may be temporary, as when a
+    /// file server is away, fails the file only if it lasts.
     fn read(&mut self, file: &Outgoing, number: u32, part: &Part) -> Done {
         let local = file.local;
         let error = match read(file, part) {
@@ -292,7 +292,7 @@ impl Clerk {
         Done::Unreadable(local, format!("{}: {error:#}", file.path.display()))
     }
 
-    /// Makes changes, and returns what was done then.
+    /// Writes changes, and returns the results of their tasks.
     fn write_down(&mut self, changes: Vec<Change>, mut done: Vec<Done>) -> Vec<Done> {
         let outcome = self.store.change(&changes);
         self.has_failed = outcome.is_err();
@@ -313,15 +313,15 @@ impl Clerk {
         }
     }
 
-    /// Nothing can be kept.
+    /// Notes that something could not be stored.
     fn on_failed(&mut self, error: &impl std::fmt::Display, is_consequence: bool) {
         if let Some(line) = self.trouble.on_failed(Instant::now(), error, is_consequence) {
             tracing::error!("{line}");
         }
     }
 
-    /// What is left of what was done if it could not be written down. Blocks for this node are
-    /// tried again later.
+    /// The results of tasks whose changes could not be written. Blocks for this node are tried
+    /// again later.
     fn undo(&mut self, done: Vec<Done>) -> Vec<Done> {
         let emptied = self.inbox.undo().into_iter();
         self.late.end(false);
@@ -339,7 +339,7 @@ impl Clerk {
         left
     }
 
-    /// What concerns blocks of programs.
+    /// Carries out a task that concerns blocks of programs.
     fn on_socket(&mut self, task: Task, changes: &mut Vec<Change>, done: &mut Vec<Done>) {
         match task {
             Task::Hold(held) => {
@@ -378,7 +378,7 @@ impl Clerk {
         }
     }
 
-    /// A block for this node.
+    /// Writes a block for this node.
     fn on_delivery(&mut self, task: Task, changes: &mut Vec<Change>, done: &mut Vec<Done>) {
         match &task {
             Task::Deliver(delivery) => match self.inbox.take(delivery) {
@@ -390,7 +390,7 @@ impl Clerk {
             },
             Task::Letter(letter) => {
                 let (Delivery { id, shape, frames }, record) = &**letter;
-                // The first and the last have nothing for the program.
+                // The first and the last block have no bytes for the program.
                 if id.number > 0 && !shape.finishes {
                     changes.push(Change::Letter(*id, frames.concat().into()));
                 }
@@ -402,7 +402,7 @@ impl Clerk {
         self.late.begin(task);
     }
 
-    /// A block of a file that cannot be taken: later it can, if the disk is all that is wrong.
+    /// Handles a block that a file cannot take: if only the disk fails it is tried again later.
     fn on_not_taken(
         &mut self,
         task: Task,
@@ -422,7 +422,7 @@ impl Clerk {
         self.give_up(id.flow, why, changes, done);
     }
 
-    /// Lets go of what is here of a file.
+    /// Deletes what is here of a file.
     fn give_up(
         &mut self,
         flow: FlowKey,
@@ -438,7 +438,7 @@ impl Clerk {
     }
 }
 
-/// A block that is kept. Where the store could not be opened that was told already.
+/// A stored block, if it could be read. Errors are logged, unless they follow from an earlier one.
 fn read_back<T>(found: Result<Option<T>, StoreError>) -> Option<T> {
     let told = |error: &StoreError| {
         if !error.is_consequence() {
@@ -448,9 +448,9 @@ fn read_back<T>(found: Result<Option<T>, StoreError>) -> Option<T> {
     found.inspect_err(told).ok().flatten()
 }
 
-/// What must be written down of a change that could not be, if all this was not done: what is no
-/// longer kept, what is over, and what was sent or confirmed, without the block that was to be kept
-/// with it. There is no more of it than the store has blocks and records.
+/// What must still be written of a change that failed, if the tasks in `undone` are undone:
+/// deletions, ends, and what was sent or confirmed; but not blocks, and records only up to the
+/// block that was lost. Owed changes cannot outnumber the blocks and records in the store.
 fn owed(change: Change, undone: &[Done]) -> Option<Change> {
     match change {
         Change::Block(_) | Change::Letter(..) => None,
@@ -476,15 +476,15 @@ fn owed(change: Change, undone: &[Done]) -> Option<Change> {
     }
 }
 
-/// How blocks from here stand without one that was taken and is lost, if there is one; `None` if
-/// none was taken before it.
+/// The record of a flow from here without the block `lost`, if there is one; `None` if no block was
+/// taken before it.
 fn without(mut record: Sending, lost: Option<u32>) -> Option<Sending> {
     let Some(lost) = lost.filter(|lost| *lost < record.taken) else { return Some(record) };
     (record.taken, record.is_finished) = (lost, false);
     (lost > 0).then_some(record)
 }
 
-/// What is left of something that could not be written down.
+/// The result of a task whose changes could not be written.
 fn undone(done: Done) -> Done {
     match done {
         Done::Kept(id) => Done::NotKept(id),
@@ -493,7 +493,7 @@ fn undone(done: Done) -> Done {
     }
 }
 
-/// Whether something failed because the disk did, and not because what is there is not as it was.
+/// Whether the cause of an error is the disk, and not that a file is missing or has changed.
 fn is_of_disk(error: &Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind.is_some_and(|kind| kind != io::ErrorKind::NotFound)

@@ -1,4 +1,4 @@
-//! Files that are sent from here, as they stand on the disk.
+//! Files on disk that are sent from here.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 
 use crate::files::{Outgoing, Part};
 
-/// Whether a file that cannot be read now may be so later, and the same one.
+/// Whether an error in reading a file may be temporary.
 pub(super) fn may_pass(error: &Error) -> bool {
     use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied, UnexpectedEof};
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -22,7 +22,7 @@ pub(super) fn may_pass(error: &Error) -> bool {
 
 /// Reads a block of a file that is sent from here.
 ///
-/// Fails if it cannot be read, or is another than it was.
+/// Fails if it cannot be read, or was changed.
 pub(super) fn read(file: &Outgoing, part: &Part) -> Result<Bytes> {
     let (on_disk, metadata) = open_file(&file.path)?;
     let is_same = metadata.len() == file.info.size && modified_ns(&metadata) == file.modified_ns;
@@ -34,10 +34,10 @@ pub(super) fn read(file: &Outgoing, part: &Part) -> Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// Opens a file to read it, and nothing else: what is no file, a pipe for example, may never
-/// answer.
+/// Opens a regular file for reading. Anything else is refused without waiting: a pipe, for example,
+/// might never answer.
 ///
-/// Fails if it is none, or cannot be read.
+/// Fails if it is no regular file, or cannot be read.
 pub fn open_file(path: &Path) -> io::Result<(File, fs::Metadata)> {
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path)?;

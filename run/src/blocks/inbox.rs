@@ -16,23 +16,23 @@ use ring::digest::{Context as Digest, SHA256};
 use super::store::{Change, Store};
 use crate::files::{FileInfo, Incoming, State};
 
-/// Bytes read at once where a file is gone through.
+/// Bytes that are read at once for a checksum.
 const CHUNK: usize = 1 << 18;
-/// Files that come, or came and were not fetched, at most.
+/// Most files that are arriving, or that arrived and were not fetched.
 const FILES: usize = 4_096;
 
-/// What is wrong with a block of a file that cannot be taken, where its source is to know.
+/// Why a block of a file is refused, where the source is to know the reason.
 #[derive(Debug, thiserror::Error)]
 enum NotTaken {
-    /// There is no place beside other files.
+    /// There is no space left beside the other files.
     #[error("{0}")]
     NoPlace(String),
-    /// What came before is not here.
+    /// Earlier blocks are not here.
     #[error("{0}")]
     Lost(&'static str),
 }
 
-/// What the source hears of an error of [`Inbox::take`].
+/// The refusal for the source, from an error of [`Inbox::take`].
 pub(super) fn refusal_of(error: &Error) -> Refusal {
     match error.downcast_ref() {
         Some(NotTaken::NoPlace(_)) => Refusal::Full,
@@ -41,39 +41,39 @@ pub(super) fn refusal_of(error: &Error) -> Refusal {
     }
 }
 
-/// The folder of files that come, in that of a node. What is to be lost with the daemon is kept
-/// apart from what other settings kept before.
+/// The folder of arriving files, in the node's folder. Files that are to be lost with the daemon
+/// have a folder of their own, apart from those that were stored with other settings.
 pub(crate) fn inbox_folder(node: &Path, durable: Durable) -> PathBuf {
     node.join(if durable == Durable::Memory { "inbox-memory" } else { "inbox" })
 }
 
-/// The folder, and the files that are not fetched.
+/// The folder of arriving files, and the files that were not fetched yet.
 pub(super) struct Inbox {
     dir: PathBuf,
     durable: Durable,
     disk_bytes: u64,
     incoming: BTreeMap<FlowKey, Incoming>,
-    /// Sums over what is here of files that come.
+    /// Checksums over what has arrived of each file.
     digests: BTreeMap<FlowKey, Digest>,
-    /// Bytes of all files that are whole.
+    /// Sizes in bytes of complete files, by their ids.
     waiting: BTreeMap<String, u64>,
     moves: Vec<Move>,
-    /// What is written down of the files of which blocks were taken since.
+    /// For each file that took blocks since the last [`Inbox::settle`]: its recorded state, if any.
     before: BTreeMap<FlowKey, Option<Incoming>>,
 }
 
-/// What becomes of a file of the inbox, by its id.
+/// What to do with a file of the inbox once that is recorded, by its id.
 enum Move {
-    /// The part is the whole.
+    /// Rename the part: it is complete.
     Whole(String),
-    /// It is not needed any more.
+    /// Delete it: it is not needed any more.
     Gone(String),
 }
 
 impl Inbox {
-    /// Goes on with what is written down of files. What a crash left half done is done.
+    /// Continues with the recorded files, and completes what a crash left half done.
     ///
-    /// Fails if the folder cannot be used, or nothing can be written down.
+    /// Fails if the folder cannot be used, or nothing can be recorded.
     pub(super) fn build(
         dir: PathBuf,
         config: &HopConfig,
@@ -92,13 +92,13 @@ impl Inbox {
         Ok(Self { dir, durable, disk_bytes, incoming, digests, waiting, moves, before })
     }
 
-    /// The bytes of a file are not needed here any more.
+    /// The bytes of a file are not needed any more.
     pub(super) fn fetched(&mut self, id: String) {
         self.waiting.remove(&id);
         self.moves.push(Move::Gone(id));
     }
 
-    /// Lets go of what is here of a file that comes; nothing if there is none.
+    /// Deletes a file that is arriving, and returns its record; `None` if there is none.
     pub(super) fn give_up(&mut self, flow: FlowKey, why: String) -> Option<Incoming> {
         self.before.remove(&flow);
         let mut file = self.incoming.remove(&flow)?;
@@ -108,9 +108,9 @@ impl Inbox {
         Some(file)
     }
 
-    /// What was taken since is not written down: files are as they were. What was fetched gives its
-    /// bytes back at once, which may be the room that is missing, and is removed when that is
-    /// written down. Returns those of which a start after a crash would know it.
+    /// The changes since [`Inbox::settle`] could not be recorded: files are again as before. A
+    /// fetched file is truncated at once, as its space may be what is missing, and is deleted when
+    /// that is recorded. Returns the fetched files that a restart after a crash would recognise.
     pub(super) fn undo(&mut self) -> Vec<String> {
         let mut emptied = Vec::new();
         for one in std::mem::take(&mut self.moves) {
@@ -126,7 +126,7 @@ impl Inbox {
             }
         }
         for (flow, before) in std::mem::take(&mut self.before) {
-            // It is over bytes that are not known to be there.
+            // The checksum covers bytes that are not known to be on disk.
             self.digests.remove(&flow);
             let now = self.incoming.remove(&flow);
             match before {
@@ -137,7 +137,7 @@ impl Inbox {
         emptied
     }
 
-    /// Gives the bytes of a file back that was fetched. Its name says so to [`mend`].
+    /// Truncates a file that was fetched, and renames it, by which [`mend`] recognises it.
     fn empty(&self, id: &str) -> io::Result<()> {
         let gone = gone_file(&self.dir, id);
         if !gone.exists() {
@@ -148,19 +148,19 @@ impl Inbox {
     }
 
     fn remove_part(&self, id: &str) {
-        // There is none if it could not be made.
+        // There is no part if it could not be made.
         let _ = fs::remove_file(self.part_file(id));
     }
 
-    /// What is written down now is made true. After a crash before, [`mend`] does it. Returns the
-    /// files that were fetched.
+    /// The changes were recorded: renames and deletes files accordingly. After a crash before this,
+    /// [`mend`] does so. Returns the files that were fetched.
     pub(super) fn settle(&mut self) -> impl Iterator<Item = String> + use<> {
         self.before.clear();
         let moves = std::mem::take(&mut self.moves);
         for one in &moves {
             let outcome = match one {
                 Move::Whole(id) => fs::rename(self.part_file(id), self.whole_file(id)),
-                // Under the other name if it could not be written down at first.
+                // It has the other name if the first attempt to record this failed.
                 Move::Gone(id) => fs::remove_file(self.whole_file(id))
                     .or_else(|_| fs::remove_file(gone_file(&self.dir, id))),
             };
@@ -175,7 +175,7 @@ impl Inbox {
         })
     }
 
-    /// Writes a block of a file where it belongs.
+    /// Writes a block of a file where it belongs, without recording that.
     pub(super) fn take(&mut self, delivery: &Delivery) -> Result<Incoming> {
         let Delivery { id, shape, frames } = delivery;
         let id = *id;
@@ -217,7 +217,7 @@ impl Inbox {
                 hex(digest.clone().finish().as_ref()) == file.info.sha256,
                 "its checksum is wrong"
             );
-            // Of what came before a crash more may be there than is known.
+            // After a crash the file may have bytes that are not recorded.
             on_disk.set_len(file.info.size)?;
             file.state = State::Done;
         }
@@ -235,7 +235,7 @@ impl Inbox {
         Ok(file)
     }
 
-    /// The file of which this is the next block.
+    /// The file whose next block this is.
     fn file_of(&self, id: BlockId) -> Result<Incoming> {
         let unknown = NotTaken::Lost("nothing is known of it");
         let file = self.incoming.get(&id.flow).ok_or(unknown)?;
@@ -243,7 +243,7 @@ impl Inbox {
         Ok(file.clone())
     }
 
-    /// Reads what a first block says, and makes the file. Returns what is in the block of it.
+    /// Reads the first block of a file, and makes the file. Returns the block's bytes of the file.
     fn open(&mut self, id: BlockId, opened: u32, block: &Bytes) -> Result<Bytes> {
         let (info, rest) = FileInfo::read(block).context("its first block says nothing")?;
         let held = self.held_bytes();
@@ -273,8 +273,8 @@ impl Inbox {
         Ok(rest)
     }
 
-    /// Makes a file, and the folder if somebody took that away. What cannot be made for another
-    /// reason than that waits until it can.
+    /// Makes a file, and its folder if that was removed. Any other error counts as one of the disk,
+    /// so that the block is tried again.
     fn make(&self, part: &Path) -> io::Result<()> {
         let made = File::create(part).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => fs::create_dir(&self.dir).and_then(|()| File::create(part)),
@@ -286,13 +286,13 @@ impl Inbox {
         })
     }
 
-    /// Bytes of files that are here, or will be.
+    /// Bytes of all files that are here, with those that are still to come.
     fn held_bytes(&self) -> u64 {
         let moving = self.incoming.values().map(|file| file.info.size.max(file.received));
         moving.chain(self.waiting.values().copied()).sum()
     }
 
-    /// The names of files are on disk like their bytes.
+    /// Syncs the folder, so that the names of files are as safe as their bytes.
     fn sync_inbox(&self) -> io::Result<()> {
         if self.durable == Durable::Fsync {
             File::open(&self.dir)?.sync_all()?;
@@ -309,7 +309,7 @@ impl Inbox {
     }
 }
 
-/// Makes the files of an inbox what is written down of them: a crash may have come between.
+/// Makes the files of an inbox agree with their records, after a crash between the two.
 fn mend(store: &Store, inbox: &Path, files: &mut [Incoming]) -> Result<()> {
     let (mut changes, mut emptied) = (Vec::new(), Vec::new());
     for file in files {
@@ -329,20 +329,20 @@ fn mend(store: &Store, inbox: &Path, files: &mut [Incoming]) -> Result<()> {
                 }
             }
             State::Fetched | State::Failed(_) => {
-                // There is none, unless the daemon ended before it was removed.
+                // Usually there is none: only if the daemon ended before it was deleted.
                 let _ = [part, whole, gone].map(fs::remove_file);
             }
         }
     }
     store.change(&changes)?;
-    // What is left of them goes at the next start.
+    // If this fails they are deleted at the next start.
     emptied.into_iter().for_each(|gone| _ = fs::remove_file(gone));
     Ok(())
 }
 
-/// Removes parts of files of which nothing was written down before a crash. What came whole stays,
-/// unless it was meant to be lost with the daemon: its sender has let go of it, so that the store
-/// was taken away since.
+/// Deletes files without a record: parts that a crash left. Complete files stay: for their senders
+/// they have arrived, so their records can only be missing because the store was removed. But with
+/// `durable` in memory they are meant to be lost with the daemon, and are deleted too.
 fn remove_strays(inbox: &Path, durable: Durable, files: &[Incoming]) -> io::Result<()> {
     let paths = |id: String| [part_file, whole_file, gone_file].map(|path| path(inbox, &id));
     let known: BTreeSet<PathBuf> = files.iter().map(Incoming::id).flat_map(paths).collect();
@@ -370,17 +370,17 @@ fn part_file(inbox: &Path, id: &str) -> PathBuf {
     inbox.join(format!("{id}.part"))
 }
 
-/// Where a file is that came whole.
+/// Path of a complete file.
 pub(crate) fn whole_file(inbox: &Path, id: &str) -> PathBuf {
     inbox.join(format!("{id}.whole"))
 }
 
-/// What a file is called that was fetched, where only this says so.
+/// Path of a fetched file whose record does not say so yet.
 fn gone_file(inbox: &Path, id: &str) -> PathBuf {
     inbox.join(format!("{id}.gone"))
 }
 
-/// The sum over the first bytes of a file, to be gone on with.
+/// The checksum of the first bytes of a file, to which more can be added.
 fn sum_of(file: &File, length: u64) -> Result<Digest> {
     let mut digest = Digest::new(&SHA256);
     let mut rest = io::Read::take(file, length);
@@ -395,10 +395,10 @@ fn sum_of(file: &File, length: u64) -> Result<Digest> {
     Ok(digest)
 }
 
-/// SHA-256 of a file in hexadecimal, and its length; `watcher` hears of the bytes done and ends it
-/// by returning false.
+/// SHA-256 of a file in hexadecimal, and its length in bytes. `watcher` is given the bytes done so
+/// far, and stops the work by returning false.
 ///
-/// Fails if the file cannot be read, or the watcher ends it.
+/// Fails if the file cannot be read, or the watcher stops it.
 pub fn sum_file(file: &File, watcher: &mut dyn FnMut(u64) -> bool) -> Result<(String, u64)> {
     let mut digest = Digest::new(&SHA256);
     let mut chunk = vec![0; CHUNK];

@@ -10,16 +10,16 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 use super::clerk::Task;
 use crate::sockets::Receiving;
 
-/// After so long it is tried again, as the machine does with blocks that pass through.
+/// Time until they are tried again, as long as for blocks that pass through.
 pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
-/// Blocks of files and of programs, those of a flow in their order.
+/// Blocks of files and of programs.
 #[derive(Default)]
 pub(super) struct Late {
     waiting: Vec<Task>,
-    /// When they are tried again, if there are any.
+    /// When they are tried again; `None` if none wait.
     due: Option<Instant>,
-    /// Those that are written together at present.
+    /// The blocks whose changes are just being written together.
     tried: Vec<Task>,
 }
 
@@ -36,24 +36,24 @@ fn flow_of(task: &Task) -> Option<FlowKey> {
 }
 
 impl Late {
-    /// How long nothing is to be done; nothing if no block waits.
+    /// Time until blocks are to be tried again; `None` if none wait.
     pub(super) fn patience(&self) -> Option<Duration> {
         Some(self.due?.saturating_duration_since(Instant::now()))
     }
 
-    /// Those that wait, if it is time.
+    /// The waiting blocks, if it is time to try them again.
     pub(super) fn take_due(&mut self) -> Vec<Task> {
         if self.patience() == Some(Duration::ZERO) { self.take() } else { Vec::new() }
     }
 
-    /// Those that wait.
+    /// The waiting blocks.
     pub(super) fn take(&mut self) -> Vec<Task> {
         self.due = None;
         std::mem::take(&mut self.waiting)
     }
 
-    /// Lets a block wait behind others of its flow that do; gives it back if there are none. A
-    /// first block is of a flow that has taken the place of another one.
+    /// Lets a block wait behind others of its flow; returns it if there are none. A first block
+    /// begins a new flow with the same number: the blocks of the old one are dropped.
     pub(super) fn behind(&mut self, task: Task) -> Option<Task> {
         let id = block_of(&task)?;
         if id.number == 0 {
@@ -73,12 +73,12 @@ impl Late {
         self.due.get_or_insert_with(|| Instant::now() + AGAIN);
     }
 
-    /// A block is written now, with others.
+    /// A block is about to be written, with others.
     pub(super) fn begin(&mut self, task: Task) {
         self.tried.push(task);
     }
 
-    /// What was written now is safe, or not: then it is tried again.
+    /// The blocks since [`Late::begin`] are safe, or are tried again.
     pub(super) fn end(&mut self, is_safe: bool) {
         let tried = std::mem::take(&mut self.tried);
         if !is_safe {
@@ -86,7 +86,7 @@ impl Late {
         }
     }
 
-    /// No more of a flow is wanted.
+    /// Drops the blocks of a flow.
     pub(super) fn forget(&mut self, flow: FlowKey) {
         for tasks in [&mut self.waiting, &mut self.tried] {
             tasks.retain(|task| flow_of(task) != Some(flow));
@@ -94,8 +94,8 @@ impl Late {
         self.due = self.due.filter(|_| !self.waiting.is_empty());
     }
 
-    /// A program has confirmed blocks. Returns how their flow stands without the one that waits:
-    /// that one is written with its own record, which must say no less.
+    /// A program has confirmed blocks. Returns the record of the flow without waiting blocks. These
+    /// are written later with records of their own, which must not take the confirmation back.
     pub(super) fn on_confirmed(&mut self, mut record: Receiving) -> Receiving {
         let flow = record.flow();
         let (waiting, tried) = (self.waiting.iter_mut(), self.tried.iter_mut());

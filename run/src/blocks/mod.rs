@@ -1,9 +1,9 @@
-//! Blocks between the machine of a node, the disk, and what they are for: files and sockets.
+//! Blocks on their way between the machine of a node, the disk, and files and sockets.
 //!
-//! A block that passes through is in the store before it is acknowledged, one for this node is
-//! where it belongs: in its file, in the store, or with the program that reads the stream. All
-//! disks are a thread's (`clerk`), and what follows from several tasks is written down in one file
-//! (`store`) at once. What a flow is for stands in its first block (`opening`).
+//! A block that passes through is stored before it is acknowledged. A block for this node is first
+//! put where it belongs: into its file, into the store, or to the program that reads the stream. A
+//! thread of its own (`clerk`) reads and writes the disk, and writes the changes of several tasks
+//! to the store (`store`) at once. The first block of a flow says what the flow is for (`opening`).
 
 mod clerk;
 mod disk;
@@ -48,7 +48,7 @@ pub use self::store::{Change, Store, StoreError};
 use crate::files::{Courier, FilesStatus, SendFile, State};
 use crate::sockets::{Sockets, SocketsStatus, Wish};
 
-/// What all who move blocks share.
+/// What everything that moves blocks shares.
 pub(crate) struct Office {
     pub(crate) node: NodeId,
     pub(crate) names: BTreeMap<NodeId, String>,
@@ -63,9 +63,9 @@ impl Office {
         self.tasks.send(task).expect("the clerk ends after this");
     }
 
-    /// The node with this name, which is not this one.
+    /// The number of the node with this name.
     ///
-    /// Fails if there is none.
+    /// Fails if there is no such node, or it is this one.
     pub(crate) fn node_of(&self, name: &str) -> Result<NodeId> {
         let known = self.names.iter().find(|(_, known)| **known == name);
         let (node, _) = known.with_context(|| {
@@ -81,13 +81,13 @@ impl Office {
         self.names.get(&node).cloned().unwrap_or_else(|| format!("node {}", node.0))
     }
 
-    /// A flow that begins here.
+    /// The key of a flow that begins here.
     pub(crate) fn flow(&self, local: u32) -> FlowKey {
         FlowKey { source: self.node, local }
     }
 }
 
-/// Where blocks of a daemon change hands.
+/// Moves the blocks of a daemon between the machine, the clerk, files and sockets.
 pub struct Exchange {
     office: Office,
     done: Receiver<Done>,
@@ -98,19 +98,19 @@ pub struct Exchange {
     given_up: GivenUps,
     overdue: Overdue,
     numbers: Numbers,
-    /// Why nothing can be kept at present.
+    /// Why nothing can be stored at present; `None` if it can.
     trouble: Option<String>,
 }
 
-/// Why a file is let go of whose sender says so.
+/// Why a file is dropped: its sender gave it up.
 const GIVEN_UP: &str = "its sender gave it up";
-/// Why one is of which its sender knows nothing.
+/// Why a file is dropped: its sender knows nothing of it any more.
 const FORGOTTEN: &str = "its sender has lost it";
 
 impl Exchange {
-    /// Has the machine of a node go on with what is in the store in `dir`.
+    /// Lets the machine of a node continue with what the store in `dir` has.
     ///
-    /// Fails if that cannot be read, or the folder cannot be used.
+    /// Fails if the store cannot be read, or the folder cannot be used.
     pub fn build(
         store: Store,
         dir: &Path,
@@ -137,10 +137,10 @@ impl Exchange {
             hop.restore_arrivals(now, flow.flow(), come, flow.is_finished || flow.is_cut);
         }
         if config.durable != Durable::Memory {
-            // What is only in memory the machine has already.
+            // With blocks in memory alone, the machine's own copy is the one that is kept.
             hop.keep_blocks();
         }
-        // One after the other: there may be more than memory holds.
+        // One block at a time: there may be more than memory holds.
         let mut kept = BTreeSet::new();
         store.each_block(|whole| {
             kept.insert(whole.id);
@@ -164,28 +164,28 @@ impl Exchange {
         })
     }
 
-    /// Readable when the clerk has done something.
+    /// Descriptor that is readable when the clerk has finished something.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// What to wait on of programs with sockets.
+    /// Descriptors of programs with sockets to wait on.
     pub fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         self.sockets.sources()
     }
 
-    /// Which of those are ready, in their order.
+    /// Notes which of the sources are ready; in the same order.
     pub fn set_ready(&mut self, ready: &[bool]) {
         self.sockets.set_ready(ready);
     }
 
-    /// When [`Exchange::turn`] is due whatever happens.
+    /// When [`Exchange::turn`] is due even if nothing happens.
     pub fn poll_timeout(&self) -> Instant {
         let due = [self.courier.poll_timeout(), self.sockets.poll_timeout()];
         due.into_iter().flatten().fold(self.overdue.due(), Instant::min)
     }
 
-    /// Whether there is something to move, whatever the machine says.
+    /// Whether [`Exchange::turn`] has something to do, apart from what the machine has to say.
     pub fn is_called(&self, now: Instant) -> bool {
         let has_clerk_done = rustix::io::read(self.wake.as_fd(), &mut [0; 8]).is_ok();
         let looks = self.overdue.due() <= now;
@@ -207,7 +207,7 @@ impl Exchange {
         let spare = self.free_local();
         self.sockets.turn(&self.office, now, hop, spare);
         if !self.sockets.has_local(spare) {
-            // It was not needed.
+            // The number was not needed.
             self.numbers = Numbers(spare);
         }
         for given_up in self.sockets.take_given_up() {
@@ -309,7 +309,7 @@ impl Exchange {
         }
     }
 
-    /// The source of something that comes here has given it up.
+    /// The source of a file, a stream or a flow of blocks to here gave it up.
     fn on_given_up(&mut self, now: Instant, hop: &mut Hop, delivery: &Delivery) {
         let source = delivery.id.flow.source;
         if let Some(what) = Consignment::read(Kind::GivenUp, &delivery.frames)
@@ -320,7 +320,7 @@ impl Exchange {
         hop.accept(now, delivery.id);
     }
 
-    /// Takes no more of something that a node sends here. Returns whether there is such a thing.
+    /// Accepts no more of something that a node sends here. Returns whether it is known here.
     fn let_go(
         &mut self,
         now: Instant,
@@ -338,7 +338,7 @@ impl Exchange {
         flow.is_some()
     }
 
-    /// Asks the sources of what does not go on whether they still send it.
+    /// Asks sources whether they still send what has stood still here.
     fn ask_for_overdue(&mut self, now: Instant, hop: &mut Hop) {
         let coming = self.courier.coming().chain(self.sockets.coming());
         for ask in self.overdue.look(now, coming) {
@@ -349,7 +349,7 @@ impl Exchange {
         }
     }
 
-    /// A node asks whether something still comes to it from here.
+    /// A node asks whether something is still being sent to it from here.
     fn on_asked(&self, now: Instant, hop: &mut Hop, delivery: &Delivery) {
         let is_known = Consignment::read(Kind::Asks, &delivery.frames)
             .is_none_or(|what| self.courier.sends(what) || self.sockets.sends(what));
@@ -360,16 +360,17 @@ impl Exchange {
         }
     }
 
-    /// Lets go of a file that comes here, and takes no more of it.
+    /// Deletes a file that is arriving, and accepts no more of it.
     fn give_up(&self, now: Instant, hop: &mut Hop, flow: FlowKey, why: &'static str) {
         hop.refuse(now, BlockId { flow, number: u32::MAX }, Refusal::LetGo);
         self.office.ask(Task::GiveUp(flow, why));
     }
 
-    /// Lets go of a file that came here, or comes: its sender hears that it is not taken, whenever
-    /// it asks. Of one that was sent from here and is over, by its number, it forgets that.
+    /// Drops a file. If it came here, or is still arriving, it is deleted, and its sender is told
+    /// that it is refused whenever it asks. If it was sent from here and is finished, the record of
+    /// it is removed.
     ///
-    /// Fails if there is none of that name, or it is on its way from here.
+    /// Fails if there is no file with this id, or it is still being sent from here.
     pub fn drop_file(&mut self, now: Instant, hop: &mut Hop, id: &str) -> Result<()> {
         if let Some(flow) = self.courier.drop_file(&self.office, id)? {
             tracing::info!(%id, "a file that comes here is dropped, as somebody asked");
@@ -385,19 +386,18 @@ impl Exchange {
             .next(|local| courier.has(local) || notices.has(local) || sockets.has_local(local))
     }
 
-    /// Takes a file to be sent; returns its number here.
+    /// Starts to send a file; returns its number.
     ///
-    /// Fails if there is no such node or file, or too many are on their way.
+    /// Fails if there is no such node or file, or too many files are being sent.
     pub fn send(&mut self, wanted: SendFile) -> Result<u32> {
         let local = self.free_local();
         self.courier.send(&self.office, local, wanted)?;
         Ok(local)
     }
 
-    /// Gives up a file that is sent from here, or blocks of a program. Their destination hears of
-    /// it.
+    /// Gives up a file, or a flow of blocks, that is sent from here, and tells its destination.
     ///
-    /// Fails if there is none of that number under way.
+    /// Fails if nothing with this number is being sent.
     pub fn cancel(&mut self, now: Instant, hop: &mut Hop, id: u32) -> Result<()> {
         let told = match self.sockets.cancel(&self.office, hop, id) {
             Some(cancelled) => cancelled.told,
@@ -407,7 +407,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The destination of a file or a stream hears that no more comes of it, if there is one.
+    /// Tells the destination of a file or a stream, if there is one to tell, that it was given up.
     fn tell(&mut self, now: Instant, hop: &mut Hop, given_up: Option<(NodeId, Consignment)>) {
         if let Some(given_up) = given_up {
             let flow = (self.free_local(), self.office.config.frame_bytes);
@@ -415,27 +415,27 @@ impl Exchange {
         }
     }
 
-    /// A file that came was fetched: its bytes are not needed here any more. Returns whether that
-    /// is written down; until it is, it must be said again.
+    /// Notes that a file was fetched: its bytes can be deleted. Returns whether this is on disk; if
+    /// not, the call must be repeated.
     ///
-    /// Fails if there is none of that name.
+    /// Fails if there is no file with this id.
     pub fn fetched(&mut self, id: &str) -> Result<bool> {
         self.courier.fetched(&self.office, id)
     }
 
-    /// All files.
+    /// State of all files.
     pub fn files(&self, hop: &Hop) -> FilesStatus {
         let mut files = self.courier.status(&self.office, hop);
         files.outgoing.extend(self.sockets.pushed(&self.office));
         files
     }
 
-    /// All sockets.
+    /// State of all sockets.
     pub fn sockets(&self) -> SocketsStatus {
         self.sockets.status(&self.office)
     }
 
-    /// Makes the connection of a program a socket. What is wrong is told there.
+    /// Turns the connection of a program into a socket. Errors are reported to the program.
     pub(crate) fn open_socket(
         &mut self,
         now: Instant,
@@ -447,25 +447,25 @@ impl Exchange {
         self.sockets.open(&self.office, now, (program, rest), wish, local);
     }
 
-    /// Why nothing can be kept at present, and so nothing is acknowledged; nothing if it can.
+    /// Why nothing can be stored, and so acknowledged, at present; `None` if it can.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// Where blocks and files are kept.
+    /// Folder of the blocks and files.
     pub fn dir(&self) -> &Path {
         &self.office.dir
     }
 
-    /// What the file with the blocks takes of the disk, which may be more than is kept in it.
+    /// Size of the file with the blocks on disk, which may be more than its contents need.
     pub fn file_bytes(&self) -> u64 {
         store::file_bytes(&self.office.dir)
     }
 }
 
-/// The number of the next flow from here, if none has it. They begin where nobody can foresee, and
-/// do not come again before all others: relays and destinations may remember a flow for long, and
-/// would take what comes under its number for more of it.
+/// Draws numbers for flows from here, starting from the given one. They begin at random and are not
+/// used again before all others: relays and destinations may remember a flow for long, and would
+/// take a new one with its number for more of it.
 struct Numbers(u32);
 
 impl Numbers {
@@ -480,7 +480,7 @@ impl Numbers {
     }
 }
 
-/// A number that nobody can foresee.
+/// A random number that nobody can predict.
 pub(crate) fn random() -> Result<u64> {
     let mut bytes = [0; 8];
     let drawn = SystemRandom::new().fill(&mut bytes);

@@ -1,11 +1,11 @@
-//! What daemons tell each other beside what programs send: each notice is a flow of one block,
-//! which has the reliability of all others.
+//! Notices between daemons. Each is a flow of one block, with the reliability of all blocks.
 //!
-//! The destination of a file, or of blocks of a program, that were given up at their source hears
-//! so. Until then it keeps what it has of them, and so it does if the source ends before. That of a
-//! stream which was broken off hears so past what nobody has read there. A node that nothing was
-//! heard of is hailed: that a hail arrives says that it is there. And the source of what does not
-//! go on is asked whether it still sends that: it refuses the question if it knows nothing of it.
+//! * Given up: the destination of a file, a stream or blocks of a program is told that the source
+//!   gave them up. Otherwise it keeps what it has of them. For a stream the notice overtakes blocks
+//!   that nobody reads.
+//! * Hail: a node that was silent is asked whether it is there. That the hail arrives answers it.
+//! * Question: a source is asked whether it still sends something that has stood still. A source
+//!   that does not know of it refuses the question.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,33 +19,33 @@ use super::opening::{Kind, Opening, front, read};
 use super::random;
 use crate::files::FileInfo;
 
-/// Notices on their way, to one destination and to all; more wait, and of more than that they hear
-/// nothing. Of hails and of questions there is one for each node at most, and always place for
-/// that.
+/// Most notices on their way to one destination and to all; most that wait, beyond which they are
+/// dropped. There is at most one hail and one question for each node, which these limits do not
+/// affect.
 const TO_ONE: usize = 8;
 const NOTICES: usize = 256;
 const LATE: usize = 1_024;
-/// Files and blocks of which notices came first that are remembered.
+/// How many files and flows are remembered whose notices came before their first blocks.
 const REMEMBERED: usize = 256;
 
-/// A file, a stream or blocks of a program, as both of its ends know it.
+/// A file, a stream or a flow of blocks, as both of its ends identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Consignment {
     /// Number of its flow at the source.
     pub(crate) local: u32,
-    /// What tells it from others of that number.
+    /// Tells it from others with the same number.
     pub(crate) nonce: u64,
 }
 
 impl Consignment {
-    /// What the block of a notice of this kind is about; `None` if it says nothing.
+    /// What a notice of this kind is about; `None` if the block is invalid.
     pub(super) fn read(kind: Kind, frames: &[Bytes]) -> Option<Self> {
         read(kind, &frames.concat().into()).map(|(what, _)| what)
     }
 }
 
-/// Files and blocks that were given up before anything of them came: the notice may have taken a
-/// better way than the first block, which is refused then.
+/// Files and flows of blocks that were given up before their first blocks arrived, as the notice
+/// may overtake these. The first block is then refused.
 #[derive(Debug, Default)]
 pub(super) struct GivenUps(VecDeque<(NodeId, Consignment)>);
 
@@ -75,26 +75,26 @@ impl GivenUps {
     }
 }
 
-/// A hail says nothing, and never the same twice.
+/// A hail has no content, but is different each time.
 #[derive(Serialize)]
 struct Hail {
     nonce: u64,
 }
 
-/// A notice on its way.
+/// A notice that is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnderWay {
     pub(super) to: NodeId,
-    /// What it asks about, if it is a question.
+    /// What it asks about; `None` if it is no question.
     pub(super) asks: Option<Consignment>,
 }
 
-/// Notices of which nobody has said yet that they came.
+/// Notices that have not arrived yet.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     /// By the numbers of their flows.
     under_way: BTreeMap<u32, UnderWay>,
-    /// Those for which there are too many others on their way.
+    /// Notices that wait because too many are on their way.
     late: VecDeque<(NodeId, Consignment)>,
 }
 
@@ -103,17 +103,17 @@ impl Notices {
         self.under_way.contains_key(&local)
     }
 
-    /// Whether one is on its way to a node.
+    /// Whether a notice is on its way to a node.
     pub(super) fn has_to(&self, node: NodeId) -> bool {
         self.under_way.values().any(|one| one.to == node)
     }
 
-    /// Whether a question is.
+    /// Whether a question is on its way to a node.
     pub(super) fn asks(&self, node: NodeId) -> bool {
         self.under_way.values().any(|one| one.to == node && one.asks.is_some())
     }
 
-    /// Tells a destination of a file or a stream, by a flow with a number that is free.
+    /// Tells a destination that something was given up; `local` is a free number for the flow.
     pub(super) fn tell(
         &mut self,
         now: Instant,
@@ -134,13 +134,13 @@ impl Notices {
         to_one < TO_ONE && self.under_way.len() < NOTICES
     }
 
-    /// The first of those that waited and can be told now.
+    /// The first of the waiting notices that can be sent now.
     pub(super) fn next_late(&mut self) -> Option<(NodeId, Consignment)> {
         let at = self.late.iter().position(|(to, _)| self.has_place(*to))?;
         self.late.remove(at)
     }
 
-    /// Hails a node to which nothing is on its way, likewise.
+    /// Hails a node to which no notice is on its way; `local` is a free number for the flow.
     pub(super) fn hail(
         &mut self,
         now: Instant,
@@ -153,8 +153,8 @@ impl Notices {
         self.send(now, hop, (notice, front(Kind::Hail, &Hail { nonce })), (local, frame_bytes));
     }
 
-    /// Asks a source to which no question is on its way whether it still sends something,
-    /// likewise.
+    /// Asks a source, to which no question is on its way, whether it still sends something; `local`
+    /// is a free number for the flow.
     pub(super) fn ask(
         &mut self,
         now: Instant,
@@ -180,7 +180,7 @@ impl Notices {
         hop.push(now, BlockId { flow, number: 0 }, to, true, frames);
     }
 
-    /// A block of ours has come, or is refused. Returns the notice, if it was one.
+    /// A block from here arrived, or was refused. Returns the notice if it was one.
     pub(super) fn end(&mut self, local: u32) -> Option<UnderWay> {
         self.under_way.remove(&local)
     }

@@ -1,15 +1,15 @@
-//! First blocks of flows: what kind a flow is, what it says of itself, and its first bytes.
+//! First blocks of flows: the kind of the flow, its description, and its first bytes.
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a first block at most: it goes together with its request.
+/// Most bytes of a first block, which travels together with its request.
 pub(crate) const FIRST_BYTES: usize = 8_191;
-/// Bytes before the text of a first block.
+/// Bytes before the description in a first block.
 const FRONT_BYTES: usize = 3;
 
-/// What a flow is for, told by the first byte of its first block.
+/// What a flow is for: the first byte of its first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// A file, in blocks.
@@ -20,30 +20,30 @@ pub(crate) enum Kind {
     Blocks = 3,
     /// Datagrams of a program.
     Datagrams = 4,
-    /// Says that a file was given up, or a stream.
+    /// A notice that a file, a stream or blocks of a program were given up.
     GivenUp = 5,
-    /// Says nothing: that it arrives tells that its destination is there.
+    /// A notice without content, whose arrival shows that the destination is there.
     Hail = 6,
-    /// Asks its destination whether it still sends a file, or blocks of a program.
+    /// A question whether the destination still sends a file or blocks of a program.
     Asks = 7,
 }
 
-/// What a flow of a socket says of itself.
+/// The description of a socket's flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Opening {
-    /// Whom it is for.
+    /// The service that it is for.
     pub(crate) service: String,
-    /// What its sender calls it.
+    /// The sender's name for it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) name: String,
-    /// Of the second flow of a stream: the number of the first one.
+    /// In the second flow of a stream: the number of the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answers: Option<u32>,
-    /// Drawn by the sender, so that no two first blocks are alike.
+    /// Drawn by the sender, so that no two first blocks are the same.
     pub(crate) nonce: u64,
 }
 
-/// What stands before the first bytes of a flow.
+/// The header of a first block: kind, length of the description, description as JSON.
 pub(crate) fn front(kind: Kind, what: &impl Serialize) -> Vec<u8> {
     let text = serde_json::to_vec(what).expect("plain data");
     let mut front = vec![kind as u8];
@@ -52,7 +52,7 @@ pub(crate) fn front(kind: Kind, what: &impl Serialize) -> Vec<u8> {
     front
 }
 
-/// What a first block is of; `None` if that does not exist.
+/// The kind of a flow from its first block; `None` if it is unknown.
 pub(crate) fn kind_of(frames: &[Bytes]) -> Option<Kind> {
     let kinds = [
         Kind::File,
@@ -67,8 +67,8 @@ pub(crate) fn kind_of(frames: &[Bytes]) -> Option<Kind> {
     kinds.into_iter().find(|kind| *kind as u8 == first)
 }
 
-/// Reads a first block: what it says, and the bytes behind that. `None` if it is of another kind,
-/// or says nothing.
+/// Reads a first block: its description, and the bytes after it. `None` if it is of another kind or
+/// invalid.
 pub(crate) fn read<T: DeserializeOwned>(kind: Kind, block: &Bytes) -> Option<(T, Bytes)> {
     let length = usize::from(u16::from_be_bytes([*block.get(1)?, *block.get(2)?]));
     let end = FRONT_BYTES + length;

@@ -1,8 +1,8 @@
-//! Files, and blocks of programs, of which nothing comes any more.
+//! Files, and flows of blocks, to this node that stand still.
 //!
-//! Their source is asked whether it still sends them. One that has lost its store knows nothing of
-//! them, and nothing else would tell: a partition may last longer than any time-out, and then what
-//! is here must not go.
+//! Their source is asked whether it still sends them. A source that has lost its store knows
+//! nothing of them, and would never say so by itself. A time-out cannot replace the question: a
+//! partition may last longer, and must not cost what is here.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use farhop_proto::wire::hop::FlowKey;
 
 use super::notice::Consignment;
 
-/// So long nothing may come of one until its source is asked, and before it is asked again.
+/// How long one must have stood still before its source is asked, and asked again.
 const OVERDUE: Duration = Duration::from_secs(60);
-/// How often they are looked at. A source is asked of one at a time.
+/// How often they are checked. Each source is asked about one of them at a time.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// Something that comes here.
+/// A file or a flow of blocks that is arriving.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coming {
     pub(crate) flow: FlowKey,
-    /// What tells it from others of that number.
+    /// Tells it from others with the same number.
     pub(crate) nonce: u64,
-    /// Number of the block that is next.
+    /// Number of the next block.
     pub(crate) next: u32,
 }
 
@@ -32,23 +32,23 @@ impl Coming {
     }
 }
 
-/// How long nothing has come of what comes here.
+/// Notes since when each has stood still.
 #[derive(Debug, Default)]
 pub(super) struct Overdue {
-    /// How each stood, and since when, or when its source was asked of it.
+    /// The last state of each, and since when it has been so, or when its source was last asked.
     since: BTreeMap<FlowKey, (Coming, Instant)>,
-    /// When they are looked at again.
+    /// When they are checked again.
     due: Instant,
 }
 
 impl Overdue {
-    /// When they are to be looked at: also where nothing comes, for nobody says when that changes.
+    /// When to check. Also when nothing is arriving, as nothing tells when that changes.
     pub(super) fn due(&self) -> Instant {
         self.due
     }
 
-    /// Looks at all that comes. Returns the sources to be asked, each of what it has sent nothing
-    /// of for longest.
+    /// Checks all that is arriving. Returns the sources to be asked, each about what has stood
+    /// still for longest.
     pub(super) fn look(
         &mut self,
         now: Instant,

@@ -1,6 +1,6 @@
-//! Nodes that have another number than when what is kept was written. Frames name nodes by their
-//! numbers, which follow their order in the file: after a change of the file a number may be
-//! another node's, and what was for or from the one that had it must not go to that.
+//! Gives up what the store has for or from nodes whose numbers have changed. Frames name nodes by
+//! numbers, which follow the order in the scenario. After a change of the scenario a number may
+//! belong to another node, which must not get what was meant for the first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,8 @@ use farhop_proto::base::{NodeId, counted};
 use super::store::{Change, Store, StoreError};
 use crate::files::State;
 
-/// Lets go of what is for or from nodes that have other numbers in `names` than before, and writes
-/// these down, and that to the log. Files that came whole stay, under the name of the node that
-/// sent them.
+/// Gives up what is for or from nodes that have other numbers in `names` than before, logs that,
+/// and records `names`. Complete files stay, under the name of the node that sent them.
 ///
 /// Fails if the store cannot be read or written.
 pub(super) fn let_go(
@@ -25,7 +24,7 @@ pub(super) fn let_go(
     }
     let has_moved = |(number, name): &(&NodeId, &String)| names.get(number) != Some(name);
     let moved: BTreeSet<NodeId> = before.iter().filter(has_moved).map(|(node, _)| *node).collect();
-    // Where this node's own number is another, nothing of it is known by that anywhere.
+    // If this node's own number changed, no other node knows it by that number.
     let is_own = !before.is_empty() && before.get(&node) != names.get(&node);
     let concerns = |other: NodeId| is_own || moved.contains(&other);
     let mut changes = Vec::new();

@@ -25,7 +25,7 @@ use self::on_disk::OnDisk;
 use crate::files::{Incoming, Outgoing};
 use crate::sockets::{Receiving, Sending};
 
-/// Turns each of the store's errors into one.
+/// Converts each of the database's errors to a [`StoreError`].
 macro_rules! kept {
     ($result:expr) => {
         $result.map_err(|error| StoreError::Store(error.into()))?
@@ -43,26 +43,26 @@ const SENDING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("blocks-ou
 const RECEIVING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("receiving");
 const LETTERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("letters");
 const NAMES: TableDefinition<'_, u16, &str> = TableDefinition::new("nodes");
-/// Values by the number of a flow from here.
+/// A table by the number of a flow from here.
 type ByFlow<N> = TableDefinition<'static, N, &'static [u8]>;
-/// What earlier versions had in the place of some tables: numbers of flows had 16 bits.
+/// Tables of earlier versions, in which numbers of flows had 16 bits, and those that replace them.
 const SHORT: [(ByFlow<u16>, ByFlow<u32>); 2] =
     [(TableDefinition::new("outgoing"), OUTGOING), (TableDefinition::new("sending"), SENDING)];
-/// Memory of the store for its own pages.
+/// Memory of the database for its pages, in bytes.
 const PAGES: usize = 4 << 20;
-/// What the file of a store may have that it does not need.
+/// How many bytes more than needed the file may have before it is shrunk.
 const SLACK: u64 = 8 << 20;
-/// Name of that file.
+/// Name of the file.
 const FILE: &str = "blocks.redb";
-/// Bytes of what stands before the bytes of a block.
+/// Bytes of the header before the bytes of a block.
 const FRONT_BYTES: usize = 17;
 
-/// What the file of a store in this folder takes of the disk; nothing if there is none.
+/// Disk space, in bytes, of the store's file in this folder; 0 if there is none.
 pub(super) fn file_bytes(dir: &Path) -> u64 {
     fs::metadata(dir.join(FILE)).map_or(0, |file| file.blocks() * 512)
 }
 
-/// A file that is written and never waited for.
+/// A file that is written without waiting for the disk.
 #[derive(Debug)]
 struct Unsynced(FileBackend);
 
@@ -92,53 +92,53 @@ impl StorageBackend for Unsynced {
     }
 }
 
-/// A change to what is kept.
+/// A change to the store.
 #[derive(Debug)]
 pub enum Change {
-    /// A block is to be kept.
+    /// Store a block.
     Block(Whole),
-    /// It is not any more.
+    /// Delete a block.
     NoBlock(BlockId),
-    /// A file that is sent from here.
+    /// Record a file that is sent from here.
     Outgoing(Outgoing),
-    /// It is forgotten.
+    /// Forget it.
     NoOutgoing(u32),
-    /// A file that comes here.
+    /// Record a file that arrives here.
     Incoming(Incoming),
-    /// It is forgotten.
+    /// Forget it.
     NoIncoming(String),
-    /// Blocks that a program here sends.
+    /// Record a flow of blocks that a program here sends.
     Sending(Sending),
-    /// They are forgotten.
+    /// Forget it.
     NoSending(u32),
-    /// Blocks for a program here.
+    /// Record a flow of blocks for a program here.
     Receiving(Receiving),
-    /// They are forgotten.
+    /// Forget it.
     NoReceiving(String),
-    /// One of them.
+    /// Store a block for a program here.
     Letter(BlockId, Bytes),
-    /// The program has it.
+    /// Delete it: the program has it.
     NoLetter(BlockId),
-    /// The names of all nodes by their numbers, and no others.
+    /// Record the names of all nodes by their numbers, in place of those before.
     Names(BTreeMap<NodeId, String>),
 }
 
-/// What opens the file of a store.
+/// Opens the database.
 pub(super) type Opens = Box<dyn Fn() -> Result<Database, StoreError> + Send>;
 
 /// The store of a daemon.
 pub struct Store {
-    /// None while it could not be opened again.
+    /// `None` after an attempt to open it again failed.
     database: Option<Database>,
     opens: Opens,
-    /// Its file, if it has one.
+    /// Its file; `None` for a store in memory.
     file: Option<OnDisk>,
 }
 
 impl Store {
-    /// Opens the store in a folder, which is made if there is none.
+    /// Opens the store in a folder; makes the folder and the store if there is none.
     ///
-    /// Fails if another process has it, or it cannot be read or written.
+    /// Fails if another process has the store open, or it cannot be read or written.
     pub fn open(dir: &Path, config: &HopConfig) -> Result<Self, StoreError> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         // Blocks of others are in it, and folders of earlier versions could be read by all.
@@ -169,7 +169,7 @@ impl Store {
         Ok(Self { file: is_file.then(on_disk).transpose()?, ..store })
     }
 
-    /// Whether there is one in a folder.
+    /// Whether a folder has a store.
     pub fn is_in(dir: &Path) -> bool {
         dir.join(FILE).is_file()
     }
@@ -181,7 +181,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Takes over what an earlier version wrote.
+    /// Converts the tables of an earlier version.
     fn lengthen(&self) -> Result<(), StoreError> {
         let read = kept!(self.database()?.begin_read());
         let tables: Vec<_> = kept!(read.list_tables()).collect();
@@ -204,13 +204,13 @@ impl Store {
         Ok(())
     }
 
-    /// Opens it anew: the database does nothing more after an error of the disk.
+    /// Opens the database again: after an error of the disk it does nothing more.
     ///
-    /// Fails if it still cannot be written, or is not there any more: a new one would know nothing
-    /// of what the daemon has said.
+    /// Fails if it still cannot be written, or its file is gone: a new store would not have what
+    /// the daemon has promised to keep.
     pub fn open_again(&mut self) -> Result<(), StoreError> {
         self.look()?;
-        // It has a lock on its file.
+        // The open database has a lock on its file.
         self.database = None;
         self.database = Some((self.opens)().map_err(|error| self.while_open(error))?);
         Ok(())
@@ -227,10 +227,11 @@ impl Store {
         }
     }
 
-    /// Gives the system back what the file has and hardly needs: it grows with what was kept at one
-    /// time, and does not shrink by itself. That takes as long as writing all that is kept.
+    /// Gives unused space of the file back to the file system: it grows with the most that was
+    /// stored at one time, and does not shrink by itself. This takes as long as writing all that is
+    /// stored.
     ///
-    /// Fails if it cannot be read or written.
+    /// Fails if the store cannot be read or written.
     pub fn shrink(&mut self) -> Result<(), StoreError> {
         let Some(OnDisk { dir, block_bytes, .. }) = &self.file else { return Ok(()) };
         let read = kept!(self.database()?.begin_read());
@@ -250,9 +251,9 @@ impl Store {
         self.database.as_ref().ok_or(StoreError::Store(redb::Error::PreviousIo))
     }
 
-    /// Makes changes, all or none. When this returns they are as safe as the settings say.
+    /// Makes all changes or none. Once this returns they are as safe as the `durable` setting says.
     ///
-    /// Fails if they cannot be written, or the file is not there any more.
+    /// Fails if they cannot be written, or the file was removed or replaced.
     pub fn change(&self, changes: &[Change]) -> Result<(), StoreError> {
         self.look()?;
         self.commit(changes).map_err(|error| self.while_open(error))?;
@@ -277,7 +278,7 @@ impl Store {
         Ok(())
     }
 
-    /// Shows all blocks that are kept, one after the other. One that is not readable is left out.
+    /// Passes each stored block to `see`, one at a time. Unreadable blocks are skipped.
     ///
     /// Fails if the store cannot be read.
     pub fn each_block(&self, mut see: impl FnMut(Whole)) -> Result<(), StoreError> {
@@ -290,7 +291,7 @@ impl Store {
         Ok(())
     }
 
-    /// A block that is kept; nothing if there is none, or it is not readable.
+    /// A stored block; `None` if there is none, or it is unreadable.
     ///
     /// Fails if the store cannot be read.
     pub fn block(&self, id: BlockId) -> Result<Option<Whole>, StoreError> {
@@ -301,7 +302,7 @@ impl Store {
         Ok(found.and_then(|value| decode(&key, value.value())))
     }
 
-    /// A block for a program here.
+    /// A stored block for a program here; `None` if there is none.
     ///
     /// Fails if the store cannot be read.
     pub fn letter(&self, id: BlockId) -> Result<Option<Bytes>, StoreError> {
@@ -311,14 +312,14 @@ impl Store {
         Ok(found.map(|value| Bytes::copy_from_slice(value.value())))
     }
 
-    /// All blocks that programs here send, by their flows.
+    /// All flows of blocks that programs here send.
     ///
     /// Fails if the store cannot be read.
     pub fn sending(&self) -> Result<Vec<Sending>, StoreError> {
         self.records(SENDING)
     }
 
-    /// All blocks for programs here, by their flows.
+    /// All flows of blocks for programs here.
     ///
     /// Fails if the store cannot be read.
     pub fn receiving(&self) -> Result<Vec<Receiving>, StoreError> {
@@ -332,15 +333,14 @@ impl Store {
         self.records(OUTGOING)
     }
 
-    /// All files that come or came here.
+    /// All files that arrive here, or arrived.
     ///
     /// Fails if the store cannot be read.
     pub fn incoming(&self) -> Result<Vec<Incoming>, StoreError> {
         self.records(INCOMING)
     }
 
-    /// The names of all nodes by their numbers, as they were written down last; none if they
-    /// never were.
+    /// The names of all nodes by their numbers, as last recorded; empty if they never were.
     ///
     /// Fails if the store cannot be read.
     pub fn names(&self) -> Result<BTreeMap<NodeId, String>, StoreError> {
@@ -357,7 +357,7 @@ impl Store {
         Ok(names)
     }
 
-    /// All of a table that can be read; what cannot is left out.
+    /// All records of a table; unreadable ones are skipped.
     fn records<K: Key + 'static, T: DeserializeOwned>(
         &self,
         table: TableDefinition<'_, K, &'static [u8]>,
@@ -372,9 +372,9 @@ impl Store {
     }
 }
 
-/// The tables, while they are changed.
+/// The tables of an open transaction.
 struct Tables<'a> {
-    /// For one that hardly ever is.
+    /// For the table of names, which is hardly ever changed.
     write: &'a WriteTransaction,
     blocks: Table<'a, &'static [u8], &'static [u8]>,
     outgoing: Table<'a, u32, &'static [u8]>,
@@ -428,8 +428,8 @@ fn text_of(record: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(record).expect("plain data")
 }
 
-/// The key of a block: source, number of the flow, number. That of the flow had two bytes in
-/// earlier versions, and has where that is enough.
+/// The key of a block: source, number of the flow, its own number. Earlier versions had two bytes
+/// for the number of the flow, and so has this one where that is enough.
 fn key_of(id: BlockId) -> Vec<u8> {
     let mut key = id.flow.source.0.to_be_bytes().to_vec();
     match u16::try_from(id.flow.local) {
@@ -440,7 +440,7 @@ fn key_of(id: BlockId) -> Vec<u8> {
     key
 }
 
-/// The block with this key; `None` if there can be none.
+/// The block with this key; `None` if the key is invalid.
 fn id_of(key: &[u8]) -> Option<BlockId> {
     let (source, rest) = key.split_first_chunk()?;
     let (local, number) = rest.split_last_chunk()?;
@@ -452,7 +452,7 @@ fn id_of(key: &[u8]) -> Option<BlockId> {
     Some(BlockId { flow, number: u32::from_be_bytes(*number) })
 }
 
-/// A block's shape and bytes, as they are kept.
+/// A block's shape and bytes, as they are stored.
 fn encode(whole: &Whole) -> Vec<u8> {
     let Whole { shape, frames, .. } = whole;
     let mut out = Vec::with_capacity(FRONT_BYTES + shape.length as usize);
@@ -469,7 +469,7 @@ fn encode(whole: &Whole) -> Vec<u8> {
     out
 }
 
-/// Reads a block; `None` if it is not what was written.
+/// Reads a stored block; `None` if it is incomplete.
 fn decode(key: &[u8], value: &[u8]) -> Option<Whole> {
     let short = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
     let long =

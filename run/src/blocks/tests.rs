@@ -23,7 +23,7 @@ use crate::sockets::{Receiving, Sending};
 mod disk;
 
 impl Office {
-    /// That of node 1, and what it asks the clerk for.
+    /// The office of node 1, and the tasks that the clerk is given.
     pub(crate) fn of_test() -> (Self, Receiver<Task>) {
         let (tasks, asked) = mpsc::channel();
         let (names, dir) = (BTreeMap::new(), "/".into());
@@ -169,8 +169,8 @@ fn a_store_that_was_cut_says_so_or_is_as_it_was() {
 fn what_a_first_start_that_was_killed_left_is_made_anew() {
     let mut rest = vec![0; 4_096];
     rest[9..300].fill(7);
-    // Nothing, a part of it, and its length alone; under the hidden name all but its mark, too,
-    // which comes last.
+    // Nothing, a part of the store, and zeros of its length; under the hidden name also all but the
+    // mark, which is written last.
     for left in [vec![], vec![0; 5], vec![0; 1_056_768], rest] {
         let dir = TempDir::new().expect("a folder");
         if left.iter().all(|byte| *byte == 0) {
@@ -227,7 +227,7 @@ fn what_is_no_store_is_left_alone_with_advice() {
         "{said}"
     );
     assert_eq!(fs::read(&path).expect("it is there"), letters);
-    // What begins with zeros would be a new store to it, over all that follows.
+    // The database would take a file that begins with zeros for a new one, and overwrite it.
     let damaged = [vec![0; 512], letters].concat();
     fs::write(&path, &damaged).expect("it can be written");
     let refused = Store::open(dir.path(), &config(Durable::Fsync)).err().expect("no store");
@@ -281,7 +281,7 @@ impl Desk {
         Clerk::new(store, inbox.expect("a folder"))
     }
 
-    /// As after a crash: what is written is all that is left.
+    /// As after a crash: only what was written is left.
     fn restart(self) -> Self {
         drop(self.clerk);
         Self { clerk: Self::clerk(&self.dir), dir: self.dir }

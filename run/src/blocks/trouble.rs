@@ -1,31 +1,31 @@
-//! What is told of a disk on which nothing can be kept: many blocks a second may have no room, and
-//! the log says so once in a while.
+//! Logs that nothing can be stored. Many blocks a second may fail, but the log says so only from
+//! time to time.
 
 use std::time::{Duration, Instant};
 
-/// Time between two lines of the log that say that it is so.
+/// Time between two such lines of the log.
 const LINE: Duration = Duration::from_mins(1);
-/// After so long without an error it is over: some changes need no room, and there is none for
-/// those between them. Longer than what waits is put off.
+/// How long there must have been no error for the trouble to be over. Some changes need no space
+/// and succeed in between. It is longer than the time after which blocks are tried again.
 const CALM: Duration = Duration::from_secs(20);
 
-/// Why nothing can be kept now, and what was told of it.
+/// Why nothing can be stored, and what was logged about it.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     why: Option<String>,
-    /// When something could not be kept last.
+    /// When something last could not be stored.
     failed: Option<Instant>,
-    /// When the log last said so.
+    /// When that was last logged.
     told: Option<Instant>,
-    /// Whether it is to say as well that it is over.
+    /// Whether the end of the trouble is to be logged.
     is_open: bool,
-    /// Whether `why` is another than was asked for.
+    /// Whether `why` has changed since it was last asked for.
     has_news: bool,
 }
 
 impl Trouble {
-    /// Something could not be kept, for a reason or as what follows from another error. Returns
-    /// what the log is to say.
+    /// Something could not be stored; `is_consequence` says that this only follows from an earlier
+    /// error. Returns a line for the log.
     pub(super) fn on_failed(
         &mut self,
         now: Instant,
@@ -33,7 +33,7 @@ impl Trouble {
         is_consequence: bool,
     ) -> Option<String> {
         self.failed = Some(now);
-        // What follows from another error does not say what is wrong.
+        // A consequence of another error does not say what is wrong.
         if self.why.is_none() || !is_consequence {
             let why = Some(error.to_string());
             self.has_news |= self.why != why;
@@ -47,19 +47,19 @@ impl Trouble {
         Some(format!("blocks cannot be kept, and those are not acknowledged: {why}"))
     }
 
-    /// All could be kept. Returns what the log is to say.
+    /// Everything could be stored. Returns a line for the log.
     pub(super) fn on_kept(&mut self, now: Instant) -> Option<&'static str> {
         self.failed.take_if(|failed| now.duration_since(*failed) >= CALM)?;
         (self.why, self.has_news) = (None, true);
         std::mem::take(&mut self.is_open).then_some("all that comes is kept and acknowledged again")
     }
 
-    /// Whether it is so, or was a moment ago.
+    /// Whether the trouble is not over yet.
     pub(super) fn is_on(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// Why nothing can be kept, if that is another than it was when this was last asked for.
+    /// Why nothing can be stored, if that changed since this was last asked.
     pub(super) fn news(&mut self) -> Option<Option<String>> {
         std::mem::take(&mut self.has_news).then(|| self.why.clone())
     }

@@ -1,4 +1,4 @@
-//! What clients ask of files and of the block cache.
+//! Answers to requests about files and the block cache.
 
 use anyhow::{Context as _, Result};
 use farhop_proto::transport::hop::{HopConfig, Shape};
@@ -12,53 +12,54 @@ use super::driver::Driver;
 use crate::blocks::{Store, StoreError};
 use crate::sockets::refuse;
 
-/// Whether a daemon carries blocks.
+/// Whether a daemon carries blocks, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BlocksStatus {
-    /// Whether it does.
+    /// Whether it carries blocks.
     pub are_carried: bool,
-    /// Why it does not, or why it can keep none at present, and so acknowledges none.
+    /// Why it carries none, or why it cannot store any at present, and so acknowledges none.
     pub trouble: Option<String>,
 }
 
-/// What the block cache of a daemon holds.
+/// Contents of a daemon's block cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheStatus {
-    /// Where it is.
+    /// Folder of the cache.
     pub folder: String,
-    /// Memory that it may take, in bytes.
+    /// Limit of its memory, in bytes.
     pub memory_limit: u64,
-    /// Disk that it may take, in bytes.
+    /// Limit of its disk space, in bytes.
     pub disk_limit: u64,
-    /// What the file with the blocks takes of the disk, in bytes. It grows with them and with
-    /// blocks for programs here, and shrinks when nothing was to be done for a while.
+    /// Size of the file with the blocks, in bytes. The file grows with the cache and with blocks
+    /// for programs here, and shrinks once nothing was to be done for a while.
     #[serde(default)]
     pub file_bytes: u64,
-    /// Blocks on their way.
+    /// Blocks that wait to be passed on.
     pub waiting: Vec<BlockStatus>,
-    /// Blocks that the next node has, kept for the case that it loses them.
+    /// Blocks that the next node has, kept in case it loses them.
     pub cached: Vec<BlockStatus>,
 }
 
 /// A block in the cache.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BlockStatus {
-    /// Number of the node where it began.
+    /// Number of its source node.
     pub source: u16,
-    /// Number of its flow there.
+    /// Number of its flow at the source.
     pub flow: u32,
-    /// Number in the flow.
+    /// Its number in the flow.
     pub number: u32,
-    /// Number of the node that it is for.
+    /// Number of its destination node.
     pub destination: u16,
-    /// Bytes.
+    /// Its length in bytes.
     pub bytes: u32,
 }
 
-/// Has blocks kept in the folder of a daemon. Where that fails its node carries all the rest, and
-/// the log says why.
+/// Opens the store of blocks in the daemon's folder. If that fails the node carries everything but
+/// blocks, and the log says why.
 ///
-/// Fails if another daemon has that folder when this one starts: both would not be meant.
+/// Fails if another daemon has the folder when this one starts: two daemons of one node are a
+/// mistake.
 pub(super) fn keep(driver: &mut Driver, options: &DaemonOptions) -> Result<()> {
     let dir = options.state_dir.as_ref().map(|dir| dir.join(&options.plan.name));
     let before = driver.no_blocks().map(str::to_owned);
@@ -78,8 +79,8 @@ pub(super) fn keep(driver: &mut Driver, options: &DaemonOptions) -> Result<()> {
     Ok(())
 }
 
-/// Tells of what is kept beside this node's for nodes that the scenario does not have, as after one
-/// was given another name.
+/// Logs which folders beside this node's hold the state of nodes that are not in the scenario, as
+/// after a node was renamed.
 fn tell_of_others(options: &DaemonOptions) {
     let Some(dir) = &options.state_dir else { return };
     let names = options.plan.names();
@@ -96,20 +97,20 @@ fn tell_of_others(options: &DaemonOptions) {
     }
 }
 
-/// Whether another daemon has the folder.
+/// Whether another daemon holds the folder.
 fn is_held(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(StoreError::Held { .. }))
 }
 
-/// What those are told who want something of blocks where none are carried.
+/// The answer to requests about blocks when none are carried.
 fn no_blocks(driver: &Driver) -> String {
     let why = driver.no_blocks().unwrap_or("nothing is kept here");
     format!("this daemon carries no blocks: {why}")
 }
 
-/// Answers what concerns blocks.
+/// Answers a request about blocks.
 ///
-/// Fails if nothing is kept here, or the request cannot be done.
+/// Fails if no blocks are carried, or the request cannot be carried out.
 pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
     let (now, why) = (driver.now(), no_blocks(driver));
     let (exchange, hop) = driver.blocks().context(why)?;
@@ -143,7 +144,7 @@ pub(super) fn answer(driver: &mut Driver, request: Request) -> Result<Value> {
     })
 }
 
-/// Makes the connection of a program a socket; where no blocks are carried it hears so.
+/// Turns the connection of a program into a socket, or refuses if no blocks are carried.
 pub(super) fn open_socket(driver: &mut Driver, wished: Wished) {
     let (now, why) = (driver.now(), no_blocks(driver));
     let Wished { stream, rest, wish } = wished;

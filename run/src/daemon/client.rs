@@ -1,4 +1,4 @@
-//! The other end of the control socket: which daemons run, and what they are doing.
+//! The client's end of the control socket: finds daemons that run, and asks them.
 
 use std::env;
 use std::fs;
@@ -14,23 +14,23 @@ use super::control::Request;
 
 /// How long a daemon may take to answer.
 pub(crate) const PATIENCE: StdDuration = StdDuration::from_secs(2);
-/// How a socket's file ends.
+/// Extension of a control socket's file.
 const SUFFIX: &str = ".sock";
-/// Longest path of a socket (`sun_path` of 108 bytes, with the zero behind it).
+/// Longest path of a socket, in bytes (`sun_path` has 108 with the terminating zero).
 pub(crate) const PATH_BYTES: usize = 107;
-/// Where the sockets of root's daemons are.
+/// Directory of the sockets of root's daemons.
 const ROOTS: &str = "/run/farhop";
 
 /// Why there is no control socket, or no answer on it.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody listens.
+    /// No daemon listens.
     #[error("no daemon runs behind {}", path.display())]
     NotRunning {
         /// The socket.
         path: PathBuf,
     },
-    /// A daemon of that name is there already.
+    /// A daemon of that name runs already.
     #[error("a daemon for '{name}' runs already, behind {}", path.display())]
     Running {
         /// The node.
@@ -38,24 +38,24 @@ pub enum ControlError {
         /// The socket.
         path: PathBuf,
     },
-    /// No socket can have so long a path.
+    /// The path of the socket would be too long.
     #[error(
         "{}: the path of a socket has at most {PATH_BYTES} bytes, and this has {length}: choose a \
          folder with a shorter one", path.display()
     )]
     TooLong {
-        /// Where the socket was to be.
+        /// Path of the socket.
         path: PathBuf,
-        /// Its bytes.
+        /// Its length in bytes.
         length: usize,
     },
-    /// Somebody listens, and says nothing.
+    /// A daemon listens, but did not answer in time.
     #[error("{}: no answer came within {} s", path.display(), PATIENCE.as_secs())]
     Silent {
         /// The socket.
         path: PathBuf,
     },
-    /// It ended, and nobody knows whether it did what it was asked for.
+    /// The daemon ended before it answered, so the request may have been carried out or not.
     #[error(
         "{}: the daemon ended before it answered; `farhop cache` and `farhop status` tell what it \
          took", path.display()
@@ -64,26 +64,26 @@ pub enum ControlError {
         /// The socket.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The operating system reported an error.
     #[error("{}: {error}", path.display())]
     Io {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// The daemon does not do what it is asked for.
+    /// The daemon refused the request.
     #[error("{reason}")]
     Refused {
-        /// Its words.
+        /// Its reason.
         reason: String,
     },
-    /// What came back is no answer.
+    /// The answer cannot be parsed.
     #[error("{}: the daemon's answer is not understood: {reason}", path.display())]
     Answer {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// What is wrong with it.
         reason: String,
     },
 }
@@ -113,12 +113,12 @@ pub fn runtime_dir() -> PathBuf {
     }
 }
 
-/// The directories in which daemons may be found: this user's, and root's unless the environment
-/// says where they are.
+/// The directories in which daemons may be found: this user's and root's, or only the one that the
+/// environment names.
 pub fn runtime_dirs() -> Vec<PathBuf> {
     let mut dirs = vec![runtime_dir()];
     if path_in("FARHOP_RUNTIME_DIR").is_none() {
-        // Anybody may have made one in /tmp.
+        // Any user may have made one in /tmp.
         dirs.retain(|dir| is_ours(dir));
         if !dirs.contains(&ROOTS.into()) {
             dirs.push(ROOTS.into());
@@ -127,7 +127,7 @@ pub fn runtime_dirs() -> Vec<PathBuf> {
     dirs
 }
 
-/// Whether a folder, or the link to it, belongs to this user or to root.
+/// Whether a folder, or the symbolic link to it, belongs to this user or to root.
 pub(crate) fn is_ours(dir: &Path) -> bool {
     let us = rustix::process::geteuid().as_raw();
     fs::symlink_metadata(dir).is_ok_and(|data| data.uid() == us || data.uid() == 0)
@@ -137,21 +137,21 @@ fn path_in(variable: &str) -> Option<PathBuf> {
     env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The control socket of a node.
+/// Path of the control socket of a node.
 pub fn socket_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}{SUFFIX}"))
 }
 
-/// Connects to a control socket. Without it, one whose queue is full, as of a daemon that hangs, is
-/// waited for as long as that hangs.
+/// Connects to a control socket, waiting for at most `patience`, or not at all if that is zero. A
+/// plain connect would block for as long as a daemon hangs with a full queue.
 ///
-/// Fails with `WouldBlock` if nobody accepts within `patience`; one of zero does not wait.
+/// Fails with `WouldBlock` if the connection is not accepted in time.
 pub(crate) fn connect(path: &Path, patience: StdDuration) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     if patience.is_zero() {
         socket.set_nonblocking(true)?;
     }
-    // It is that of connecting, too (socket(7), SO_SNDTIMEO).
+    // It also limits how long connecting takes (socket(7), SO_SNDTIMEO).
     socket.set_write_timeout(Some(patience).filter(|patience| !patience.is_zero()))?;
     socket.connect(&SockAddr::unix(path)?)?;
     socket.set_nonblocking(false)?;
@@ -159,7 +159,7 @@ pub(crate) fn connect(path: &Path, patience: StdDuration) -> io::Result<UnixStre
     Ok(socket.into())
 }
 
-/// Whether a daemon listens, even if it has no time now.
+/// Whether a daemon listens, even if it is too busy to accept now.
 pub(crate) fn is_listening(path: &Path) -> io::Result<()> {
     match connect(path, StdDuration::ZERO) {
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
@@ -167,12 +167,12 @@ pub(crate) fn is_listening(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The daemons whose sockets are in `dir`, by name; empty if there is no such directory.
+/// The running daemons whose sockets are in `dir`, by name; empty if there is no such directory.
 pub fn list(dir: &Path) -> Vec<Running> {
     sockets(dir, |path| is_listening(path).is_ok())
 }
 
-/// The control sockets in a directory of which something is so, by name.
+/// The control sockets in a directory that satisfy `is_so`, by name.
 fn sockets(dir: &Path, is_so: impl Fn(&Path) -> bool) -> Vec<Running> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let socket = |entry: fs::DirEntry| {
@@ -185,7 +185,7 @@ fn sockets(dir: &Path, is_so: impl Fn(&Path) -> bool) -> Vec<Running> {
     found
 }
 
-/// The sockets that daemons left in `dir` that ended without a word, by name.
+/// The sockets in `dir` that daemons left behind when they were killed, by name.
 pub fn left(dir: &Path) -> Vec<Running> {
     let is_left = |path: &Path| {
         is_listening(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
@@ -193,7 +193,7 @@ pub fn left(dir: &Path) -> Vec<Running> {
     sockets(dir, is_left)
 }
 
-/// What in `dir` this user may not use: the sockets of others' daemons, or the folder itself.
+/// What this user may not access in `dir`: the sockets of others' daemons, or `dir` itself.
 pub fn barred(dir: &Path) -> Vec<PathBuf> {
     let is_barred = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let entries = match fs::read_dir(dir) {
@@ -209,16 +209,16 @@ pub fn barred(dir: &Path) -> Vec<PathBuf> {
     barred
 }
 
-/// Asks the daemon behind `path` what it is doing.
+/// Asks the daemon behind `path` for its state.
 ///
 /// Fails if none runs, or does not answer within 2 s.
 pub fn query(path: &Path) -> Result<serde_json::Value, ControlError> {
     ask(path, Request::Status {})
 }
 
-/// Asks whoever listens at a control socket.
+/// Sends a request to a control socket and returns the answer.
 ///
-/// Fails if nobody does, or no answer comes in two seconds.
+/// Fails if nobody listens there, no answer comes within 2 s, or the answer is a refusal.
 pub fn ask(path: &Path, request: Request) -> Result<serde_json::Value, ControlError> {
     let fail = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {

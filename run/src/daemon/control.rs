@@ -20,88 +20,89 @@ use super::client::{ControlError, PATH_BYTES, is_listening, is_ours, socket_path
 use crate::files::SendFile;
 use crate::sockets::Wish;
 
-/// Looks for a free directory, each 20 ms after the last.
+/// Attempts to take the lock of the directory; they are 20 ms apart if another process has it.
 const LOCK_TRIES: u32 = 100;
-/// How often it is looked whether a daemon that listens ends, before it counts as one that runs.
+/// How often a daemon that still listens is asked whether it ends, before it counts as running.
 const END_TRIES: u32 = 10;
-/// Clients at one time; more wait to be accepted.
+/// Most clients at one time; more wait until they are accepted.
 const CLIENTS: usize = 64;
-/// How long one must have been silent to make place for another. Who connects asks at once.
+/// How long a client must have been silent before a new one may replace it. A client normally asks
+/// as soon as it is connected.
 const IDLE: StdDuration = StdDuration::from_millis(100);
 /// Longest request, in bytes.
 const REQUEST_BYTES: usize = 16 << 10;
 /// Longest answer, in bytes.
 const ANSWER_BYTES: usize = 4 << 20;
-/// Answers that a client has not read yet, in bytes, from which on it gets no others.
+/// Unread answers, in bytes, from which on a client gets no further ones.
 const UNREAD_BYTES: usize = 64 << 10;
-/// Answers for one client in one turn of the loop, which has packets to carry.
+/// Most answers to one client in one turn of the loop, which has packets to carry.
 const ANSWERS: usize = 8;
-/// How long a client that asks nothing more may leave its answers unread.
+/// How long a client that sends no more requests may leave its answers unread.
 const UNREAD: StdDuration = StdDuration::from_secs(10);
-/// How often it is looked whether the socket is still there.
+/// How often to check that the file of the socket still exists.
 const LOOK: StdDuration = StdDuration::from_secs(2);
 
-/// What a client may ask.
+/// What a client may ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "query", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// What the daemon is doing.
+    /// State of the daemon.
     Status {},
-    /// Keys were changed: the daemon is to read them anew, and says which it has then.
+    /// Keys were changed: the daemon reads them again, and answers with those that it has then.
     Keys {},
-    /// Which keys the daemon has.
+    /// Which keys the daemon uses.
     KeysInUse {},
     /// Send a file.
     Send(SendFile),
-    /// Give up a file that is sent from here.
+    /// Give up a file that is being sent from here.
     Cancel {
-        /// Its number.
+        /// Number of the file.
         id: u32,
     },
-    /// Which files are on their way, and which have come.
+    /// Which files are on their way, and which have arrived.
     Files {},
-    /// A file that came was fetched. The answer says whether that is written down (`is_kept`);
-    /// until it is, it must be said again.
+    /// A file that arrived was fetched. The answer says whether this is on disk (`is_kept`); if
+    /// not, the request must be repeated.
     Fetched {
-        /// Its name among those that came.
+        /// Name of the file among those that arrived.
         id: String,
     },
-    /// Let go of a file that comes or came here, or take one that was sent from here and is over
-    /// out of the list.
+    /// Delete a file that is arriving or has arrived, or take one that was sent from here, and is
+    /// finished, out of the list.
     Drop {
-        /// Its name among those that came, or its number among those that were sent.
+        /// Its name if it came here, its number if it was sent from here.
         id: String,
     },
-    /// What the block cache holds.
+    /// Contents of the block cache.
     Cache {},
-    /// Let go of the blocks that other nodes have.
+    /// Delete the cached blocks: those that the next node has.
     ClearCache {
-        /// Also of those that wait to be passed on.
+        /// Also delete blocks that wait to be passed on.
         #[serde(default)]
         all: bool,
     },
-    /// The connection is to become a socket: what follows is records, no lines.
+    /// Turn the connection into a socket: records follow instead of lines.
     Socket(Wish),
-    /// Of the air of a lab: the run begins now, and with it the times of the scenario's faults.
+    /// Only for the air of a lab: the run begins, and with it the times of the scenario's faults.
     Begin {},
-    /// Of a stranger of a lab: what it has sent is to be written down, which is more than an answer
-    /// can be.
+    /// Only for a stranger of a lab: write down what it has sent, which is too much for an answer.
     Script {},
 }
 
-/// The control socket of a daemon; its file goes with it.
+/// The control socket of a daemon. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
     name: String,
     path: PathBuf,
-    /// Number of its file.
+    /// Inode number of the socket's file.
     file: u64,
     _made: Made,
     clients: Vec<Client>,
     /// When it was last looked whether the file is there.
     looked: StdInstant,
-    /// Why it could not be made anew then, if it had to be.
+    /// Why the socket could not be made again at the last check; `None` if it could, or need not
+    /// be.
     trouble: Option<String>,
 }
 
@@ -111,29 +112,29 @@ struct Client {
     request: Vec<u8>,
     answer: Vec<u8>,
     wish: Option<Wish>,
-    /// When something last came from it or went to it.
+    /// When the client last sent or read something.
     moved: StdInstant,
-    /// It asks nothing more, and may still read.
+    /// The client sends no more requests, but may still read answers.
     has_ended: bool,
     is_over: bool,
 }
 
-/// A connection that is to become a socket.
+/// A connection that a client wants to turn into a socket.
 #[derive(Debug)]
 pub struct Wished {
     /// The connection.
     pub stream: UnixStream,
-    /// What the program sent behind its request.
+    /// What the program sent after its request.
     pub rest: Vec<u8>,
-    /// Which socket it wants.
+    /// Which socket the program wants.
     pub wish: Wish,
 }
 
 impl Control {
-    /// Makes the socket `name` in `dir`, for this user alone. One that a dead daemon left is
-    /// replaced.
+    /// Makes the control socket `name` in `dir`, for this user alone. A socket that a dead daemon
+    /// left is replaced.
     ///
-    /// Fails if a daemon of that name runs already, or the place cannot be written.
+    /// Fails if a daemon of that name runs already, or the directory cannot be written.
     pub fn open(dir: &Path, name: &str) -> Result<Self, ControlError> {
         let path = socket_path(dir, name);
         let fail = |error| ControlError::Io { path: path.clone(), error };
@@ -142,7 +143,7 @@ impl Control {
             return Err(ControlError::TooLong { path, length });
         }
         wait_for_end(&path);
-        // Of two that begin at once over what a dead one left, the second sees the first.
+        // If two daemons start at once over the socket of a dead one, the second sees the first.
         let mut made = Made(None);
         let (_place, is_made) = take_dir(dir).map_err(fail)?;
         made.0 = is_made.then(|| dir.to_owned());
@@ -161,8 +162,8 @@ impl Control {
         Ok(Self { listener, name, path, file, _made: made, clients, looked, trouble: None })
     }
 
-    /// Looks now and then whether the file is still there, and renews the socket if not. Tells the
-    /// log.
+    /// Checks from time to time that the file of the socket exists, and makes the socket again if
+    /// not. Logs both.
     pub fn keep(&mut self) {
         if self.looked.elapsed() < LOOK {
             return;
@@ -179,10 +180,10 @@ impl Control {
         self.trouble = renewed.err();
     }
 
-    /// Makes the socket anew if its file was taken away, as nobody would find the daemon. Returns
-    /// whether it was.
+    /// Makes the socket again if its file was removed: no client would find the daemon. Returns
+    /// whether it was removed.
     ///
-    /// Fails if that cannot be done.
+    /// Fails if the socket cannot be made.
     pub fn renew(&mut self) -> Result<bool, ControlError> {
         let found = fs::symlink_metadata(&self.path);
         if !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
@@ -195,13 +196,13 @@ impl Control {
         Ok(true)
     }
 
-    /// What to wait on.
+    /// Descriptors to wait on.
     pub fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let clients = self.clients.iter().map(|client| (client.stream.as_fd(), client.wants()));
         clients.chain([(self.listener.as_fd(), PollFlags::IN)])
     }
 
-    /// Takes requests and gives answers, as far as that goes without waiting. Returns the
+    /// Reads requests and writes answers as far as possible without blocking. Returns the
     /// connections that are to become sockets.
     pub fn serve(&mut self, answer: &mut dyn FnMut(Request) -> serde_json::Value) -> Vec<Wished> {
         while self.clients.len() < CLIENTS || self.let_go_of_idle(IDLE) {
@@ -234,8 +235,8 @@ impl Control {
         wished
     }
 
-    /// Lets go of the client that has been silent for longest, if it was for so long: of one for
-    /// whom nothing is to be done, if there is any. Returns whether there was one.
+    /// Drops the client that has been silent for longest, if for at least `least`; one that nothing
+    /// is to be done for goes first. Returns whether there was such a client.
     fn let_go_of_idle(&mut self, least: StdDuration) -> bool {
         let clients = self.clients.iter().enumerate();
         let silent = clients.filter(|(_, client)| client.moved.elapsed() >= least);
@@ -247,14 +248,14 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // It may be gone with its directory already, or be another daemon's that came after that.
+        // The file may be gone with its directory, or belong to a daemon that started later.
         if fs::metadata(&self.path).is_ok_and(|data| data.ino() == self.file) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// A folder that was made here, if it was: it goes with this, unless others have something there.
+/// A folder, if it was made here. It is removed when dropped, unless it has other files.
 #[derive(Debug)]
 struct Made(Option<PathBuf>);
 
@@ -269,7 +270,7 @@ impl Drop for Made {
     }
 }
 
-/// Makes a directory if it is not there, and takes its lock. Returns it, and whether it was made.
+/// Makes a directory if needed, and locks it. Returns the directory, and whether it was made.
 fn take_dir(dir: &Path) -> io::Result<(fs::File, bool)> {
     let take = || -> io::Result<(fs::File, bool)> {
         let is_made = make_dir(dir)?;
@@ -282,7 +283,7 @@ fn take_dir(dir: &Path) -> io::Result<(fs::File, bool)> {
     };
     for _ in 0..LOCK_TRIES {
         match take() {
-            // A daemon that ended has just removed it.
+            // A daemon that ended has just removed the directory.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             taken => return taken,
         }
@@ -297,7 +298,7 @@ fn is_out_of_files(error: &io::Error) -> bool {
         .contains(&error.raw_os_error().unwrap_or(0))
 }
 
-/// Gives a daemon that is ending a moment for it, before anything is locked.
+/// Gives a daemon that is about to end some time, before anything is locked.
 fn wait_for_end(path: &Path) {
     for _ in 0..END_TRIES {
         if is_listening(path).is_err() {
@@ -307,7 +308,7 @@ fn wait_for_end(path: &Path) {
     }
 }
 
-/// Takes the lock of a directory, which others hold for a moment only.
+/// Locks a directory; other daemons hold the lock only for a moment.
 fn lock(place: &fs::File) -> io::Result<()> {
     for _ in 0..LOCK_TRIES {
         match flock(place, FlockOperation::NonBlockingLockExclusive) {
@@ -318,8 +319,8 @@ fn lock(place: &fs::File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::WouldBlock, "another program holds its folder"))
 }
 
-/// Makes a directory for this user alone, and refuses one that somebody else could have laid out.
-/// Returns whether it was not there.
+/// Makes a directory for this user alone; refuses one that another user may have prepared. Returns
+/// whether it was made.
 fn make_dir(dir: &Path) -> io::Result<bool> {
     let mut maker = fs::DirBuilder::new();
     let maker = maker.mode(0o700);
@@ -330,7 +331,7 @@ fn make_dir(dir: &Path) -> io::Result<bool> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         made => made.is_ok(),
     };
-    // Another daemon may have removed it by now.
+    // Another daemon may have removed it in the meantime.
     fs::symlink_metadata(dir)?;
     if is_ours(dir) {
         return Ok(is_new);
@@ -352,18 +353,18 @@ impl Client {
         }
     }
 
-    /// Whether a request waits for its turn.
+    /// Whether a request waits to be answered.
     fn has_request(&self) -> bool {
         self.wish.is_none() && self.request.contains(&b'\n')
     }
 
-    /// Whether something is to be done for it.
+    /// Whether the daemon has something to do for this client.
     fn is_served(&self) -> bool {
         self.has_request() || self.wish.is_some() || !self.answer.is_empty()
     }
 
-    /// What it has to be able to do before there is something to do for it. One that is not read
-    /// from would wake the loop for ever.
+    /// Poll flags for the events that give the daemon something to do. Input that it would not read
+    /// is not among them: it would wake the loop for ever.
     fn wants(&self) -> PollFlags {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, self.may_read());
@@ -371,12 +372,12 @@ impl Client {
         wanted
     }
 
-    /// Whether more of it is taken in: not before it was answered what it has asked.
+    /// Whether to read more: only after all complete requests are answered.
     fn may_read(&self) -> bool {
         !self.has_ended && self.wish.is_none() && !self.has_request()
     }
 
-    /// Whether nothing is left to do for it.
+    /// Whether the client can be dropped.
     fn is_done(&self) -> bool {
         let is_answered = self.has_ended && self.answer.is_empty() && !self.has_request();
         let asks_nothing = self.has_ended || self.wish.is_some();
@@ -389,7 +390,7 @@ impl Client {
             match self.stream.read(&mut buffer) {
                 Ok(0) => {
                     self.has_ended = true;
-                    // What it said last ends there, too: one that is whole is a request.
+                    // The end of the input also ends the last request, if that is complete.
                     if !self.request.is_empty() {
                         self.request.push(b'\n');
                     }

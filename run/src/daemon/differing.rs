@@ -1,4 +1,4 @@
-//! Neighbours whose frames are protected otherwise than here: found out, and told to the log once.
+//! Neighbours whose frames are protected differently than ours: detected, and logged once each.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use farhop_proto::base::{Duration, EtherType, Instant, NodeId, ReceivedFrame};
 use farhop_proto::link::secure::{Difference, SecurityStatus};
 use farhop_proto::stack::NodePlan;
 
-/// How long the log says nothing more of a neighbour, whatever it does, and how long a sealed frame
-/// speaks for its being sealed: where security is off anybody can speak in its name.
+/// How long a neighbour is not logged again, whatever it does; and how long one sealed frame counts
+/// as a sign that it seals its frames. Where security is off, anybody can send in its name.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// What a daemon knows of neighbours whose security differs.
 pub(super) struct Differing {
     names: BTreeMap<NodeId, String>,
-    /// When the last frame came of those of which it was sealed, where security is off.
+    /// Neighbours whose last frame was sealed although security is off here, and when it came.
     sealing: BTreeMap<NodeId, Instant>,
-    /// What the log was told last of whom, and when.
+    /// What was last logged about each neighbour, and when.
     told: BTreeMap<NodeId, (Option<Difference>, Instant)>,
 }
 
@@ -25,7 +25,7 @@ impl Differing {
         Self { names: plan.peer_names(), sealing: BTreeMap::new(), told: BTreeMap::new() }
     }
 
-    /// Takes a frame that came where security is off.
+    /// Notes a frame that was received while security is off.
     pub(super) fn on_frame(&mut self, now: Instant, frame: &ReceivedFrame) {
         if frame.protocol != EtherType::SEALED {
             self.sealing.remove(&frame.from);
@@ -34,7 +34,7 @@ impl Differing {
         }
     }
 
-    /// Who differs, and how. `security` is that of this node, unless it is off.
+    /// Who differs, and how. `security` is the state of this node's; `None` if it is off.
     fn all(&self, now: Instant, security: Option<&SecurityStatus>) -> BTreeMap<NodeId, Difference> {
         let peers = security.into_iter().flat_map(|security| &security.peers);
         let found = peers.filter_map(|peer| Some((peer.node, peer.differs?)));
@@ -42,7 +42,7 @@ impl Differing {
         found.chain(sealing.map(|(node, _)| (*node, Difference::Sealed))).collect()
     }
 
-    /// The same by name.
+    /// The same, by name.
     pub(super) fn named(
         &self,
         now: Instant,
@@ -52,7 +52,7 @@ impl Differing {
         self.all(now, security).into_iter().filter_map(name).collect()
     }
 
-    /// Lines for the log: who began to differ since it was last told, and who no longer does.
+    /// For the log: who began to differ since the last entry about it, and who no longer does.
     pub(super) fn news(
         &mut self,
         now: Instant,
@@ -80,7 +80,7 @@ mod tests {
     use farhop_proto::base::{Bitrate, RadioId};
     use farhop_proto::stack::{NodeConfig, RadioLinkConfig, Scenario};
 
-    /// Of a node called hill, whose only neighbour is valley.
+    /// For a node called hill, whose only neighbour is valley.
     fn differing() -> Differing {
         let node = |name: &str| NodeConfig { name: name.into(), ..NodeConfig::default() };
         let link = RadioLinkConfig {
@@ -130,7 +130,7 @@ mod tests {
         differing.on_frame(at(101), &frame(2, EtherType::IPV4));
         assert!(differing.named(at(101), None).is_empty());
         assert_eq!(differing.news(at(101), None), [("valley".to_owned(), None)]);
-        // Whoever speaks in its name by turns fills no log.
+        // Somebody who sends in its name cannot fill the log by taking turns with it.
         differing.on_frame(at(102), &frame(2, EtherType::SEALED));
         assert_eq!(differing.news(at(102), None), []);
         differing.on_frame(at(161), &frame(2, EtherType::SEALED));

@@ -1,9 +1,9 @@
-//! The loop of a daemon: what has come goes up, what is due fires, what there is room for goes
-//! down.
+//! The loop of a daemon: it hands up what devices and the host received, fires timers that are due,
+//! and hands down what the devices have room for.
 //!
 //! It sleeps until the earliest deadline and never spins: under `SCHED_FIFO` the kernel stops a
-//! spinning process for 50 ms of every second. A source that had more than its share of a turn
-//! rests for a moment, so that a flood on one cannot starve the slots.
+//! spinning process for 50 ms of every second. A source that used up its share of a turn rests for
+//! a moment, so that a flood from one source cannot starve the slots.
 
 mod keep;
 
@@ -32,41 +32,41 @@ use crate::blocks::Exchange;
 use crate::device::{BATCH, Clock, Device, DeviceStatus, timespec};
 use crate::lateness::{WakeupStats, Wakeups};
 
-/// Frames handed to the radios in one turn at most.
+/// Most frames that are handed to the radios in one turn.
 const FRAMES: usize = 64;
-/// IP packets taken from the host in one turn at most.
+/// Most IP packets that are taken from the host in one turn.
 const PACKETS: usize = 64;
-/// How long a source rests that had more than its share of a turn.
+/// How long a source rests after it used up its share of a turn.
 const REST: Duration = Duration::from_micros(250);
-/// Frames of one radio that may wait for their time.
+/// Most frames of one radio that wait for their `not_before`.
 const HELD: usize = 8;
 
-/// How often the neighbours are looked at, to tell the log what changed.
+/// How often neighbours and devices are compared with what the log was told of them.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Antennas that are told apart.
+/// Antennas that are counted separately.
 const ANTENNAS: usize = 3;
 
-/// What a driver did.
+/// Counters of the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DriverStats {
     /// Turns of the loop.
     pub turns: u64,
-    /// Turns that left work for the next.
+    /// Turns that ended at the limit of frames and left some for the next.
     pub turns_cut: u64,
-    /// Times that a source had more than its share of a turn.
+    /// Times that a source used up its share of a turn and had to rest.
     pub rests: u64,
-    /// Requests of the link that no card can fulfil: bits in MAC acknowledgements.
+    /// Requests of the link for bits in MAC acknowledgements, which no card supports.
     pub unsupported: u64,
-    /// Frames to be taken back that were gone.
+    /// Frames that the link took back too late: they had been sent already.
     pub cancelled_late: u64,
-    /// Frames that the keys let through, or that came where there are no keys, by their antenna;
-    /// the last stands for all behind it. In a lab, what strangers send comes by others than the
-    /// first.
+    /// Received frames that the keys accept, or all if there are no keys, by antenna; the last
+    /// counter includes all higher antennas. In a lab, frames of strangers never arrive by the
+    /// first antenna.
     pub believed_by_antenna: [u64; ANTENNAS],
 }
 
-/// Whether a source has something, and when it may be asked again.
+/// Whether a source has something to read, and until when it rests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
     is_ready: bool,
@@ -81,19 +81,19 @@ struct Radio {
     held: VecDeque<Frame>,
 }
 
-/// A stack on its devices.
+/// A stack and its devices.
 pub struct Driver {
     clock: Clock,
     stack: Stack,
     radios: Vec<Radio>,
     host: Option<(Box<dyn Host>, Source)>,
-    /// Who moves blocks between the stack, the disk and programs.
+    /// Moves blocks between the stack, the disk and programs.
     exchange: Option<Exchange>,
     no_blocks: Option<NoBlocks>,
-    /// Events on their way up; kept for its memory.
+    /// Events on their way up; a field so that its memory is reused.
     up: Vec<FrameUp>,
     due: Option<Instant>,
-    /// When it first waited: what was due before that is not late.
+    /// When the loop first waited: timers that were due before that do not count as late.
     begun: Option<Instant>,
     is_cut: bool,
     wakeups: Wakeups,
@@ -104,12 +104,12 @@ pub struct Driver {
     devices: Radios,
     /// Whether frames are protected.
     is_secured: bool,
-    /// When the neighbours were last looked at.
+    /// When neighbours and devices were last looked at.
     looked: Instant,
 }
 
 impl Source {
-    /// Whether to wait for it: it is not at rest.
+    /// Whether to wait for it, because it does not rest.
     fn is_awake(&self, now: Instant) -> bool {
         now >= self.rests_until
     }
@@ -138,7 +138,7 @@ impl Radio {
 }
 
 impl Driver {
-    /// A stack without devices.
+    /// A stack that has no devices yet.
     pub fn build(plan: &NodePlan, seed: Seed, clock: Clock) -> Self {
         let guard = plan.slot().map_or(Duration::from_millis(1), |(_, guard)| guard);
         Self {
@@ -169,30 +169,30 @@ impl Driver {
         self.radios.push(Radio { id, device, source, held: VecDeque::new() });
     }
 
-    /// Protects the frames; to be called before the first turn.
+    /// Protects the frames; must be called before the first turn.
     pub fn set_security(&mut self, spec: SecureSpec) {
         self.is_secured = true;
         self.stack.set_security(spec);
     }
 
-    /// Trusts these keys of other nodes and no others, from now on.
+    /// From now on trusts exactly these keys of other nodes.
     pub fn set_keys(&mut self, keys: &BTreeMap<NodeId, PublicKey>) {
         self.stack.set_keys(&mut Cx::new(self.clock.now()), keys);
-        // What follows from it must not wait for the next event.
+        // The next turn must come at once, as the stack may have frames to send.
         self.is_cut = true;
     }
 
-    /// Joins the stack to the host.
+    /// Connects the stack to the host.
     pub fn set_host(&mut self, host: Box<dyn Host>) {
         self.host = Some((host, Source { is_ready: true, ..Source::default() }));
     }
 
-    /// The time on the node's clock.
+    /// Time on the node's clock.
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// Sleeps until something has come or is due. Returns whether one of `others` is ready.
+    /// Sleeps until a source is ready or a timer is due. Returns whether one of `others` is ready.
     ///
     /// Fails if the system has no memory left.
     pub fn wait(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
@@ -238,7 +238,7 @@ impl Driver {
         Ok(ready[own..].contains(&true))
     }
 
-    /// When something is due.
+    /// When the next timer is due.
     fn poll_timeout(&self) -> Option<Instant> {
         let now = self.clock.now();
         let sources = self.radios.iter().map(|radio| &radio.source);
@@ -252,9 +252,9 @@ impl Driver {
         own.chain(rests).chain(devices).chain(held).min()
     }
 
-    /// Takes what has come, fires what is due, and hands down what there is room for.
+    /// Takes what was received, fires timers that are due, and hands down what there is room for.
     ///
-    /// Fails if the port to the host is gone, or the interface of a device that does not last.
+    /// Fails if the port to the host is gone, or the interface of a device that is not reopened.
     pub fn turn(&mut self) -> io::Result<()> {
         self.stats.turns += 1;
         let now = self.clock.now();
@@ -295,7 +295,7 @@ impl Driver {
         }
     }
 
-    /// Writes to the log what changes of the neighbours.
+    /// Logs changes at the neighbours.
     fn tell_of_neighbours(&mut self) {
         let status = self.stack.status(self.looked);
         for (name, how) in self.differing.news(self.looked, status.security.as_ref()) {
@@ -362,7 +362,7 @@ impl Driver {
     fn give_frames(&mut self) -> io::Result<()> {
         self.release_held()?;
         for _ in 0..FRAMES {
-            // The clock is read for each frame: handing the last one over took time.
+            // Read the clock for each frame: handing over the one before took time.
             let mut cx = Cx::new(self.clock.now());
             let (now, radios) = (cx.now, &self.radios);
             let room = |lane: Lane| {
@@ -414,7 +414,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Sends the frames whose time has come.
+    /// Sends the held frames whose time has come.
     fn release_held(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         for radio in &mut self.radios {
@@ -449,37 +449,37 @@ impl Driver {
         self.wakeups.stats()
     }
 
-    /// How the daemon stood still; `None` if it never did.
+    /// Standstills of the process; `None` if there were none.
     pub fn standstills(&self) -> Option<Upset> {
         self.upsets.standstills(self.clock.now())
     }
 
-    /// How the time of day was set; `None` if it was not.
+    /// Changes of the time of day; `None` if there were none.
     pub fn settings(&self) -> Option<Upset> {
         self.upsets.settings(self.clock.now())
     }
 
-    /// What the loop did.
+    /// Counters of the loop.
     pub fn stats(&self) -> DriverStats {
         self.stats
     }
 
-    /// What the radios did.
+    /// State of the radios' devices.
     pub fn devices(&self) -> Vec<DeviceStatus> {
         self.radios.iter().map(|radio| radio.device.status()).collect()
     }
 
-    /// What passed the port to the host.
+    /// Counters of the port to the host.
     pub fn host(&self) -> Option<HostStatus> {
         self.host.as_ref().map(|(host, _)| host.status())
     }
 
-    /// How the security of neighbours differs from ours, by their names.
+    /// Neighbours whose security differs from ours, and how, by their names.
     pub fn differing(&self) -> BTreeMap<String, Difference> {
         self.differing.named(self.looked, self.stack_status().security.as_ref())
     }
 
-    /// What the stack is doing.
+    /// State of the stack.
     pub fn stack_status(&self) -> StackStatus {
         self.stack.status(self.clock.now())
     }

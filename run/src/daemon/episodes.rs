@@ -1,11 +1,11 @@
-//! What comes in episodes, each of which is told of once.
+//! Events that come in episodes, each of which is logged once.
 
 use farhop_proto::base::{Duration, Instant};
 
-/// What has not come for so long has ended, and is told of when it comes again.
+/// An episode has ended when nothing came for this long.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Something that is counted.
+/// A counter whose increases form episodes.
 #[derive(Debug, Default)]
 pub(super) struct Episodes {
     before: u64,
@@ -13,7 +13,7 @@ pub(super) struct Episodes {
 }
 
 impl Episodes {
-    /// Takes how often it has come so far. Returns whether an episode begins with that.
+    /// Notes the counter's present value. Returns whether an episode begins with it.
     pub(super) fn begins(&mut self, now: Instant, count: Option<&u64>) -> bool {
         let count = count.copied().unwrap_or(0);
         if count <= std::mem::replace(&mut self.before, count) {

@@ -1,4 +1,4 @@
-//! The port to the host's own IP stack: the TUN interface, or a socket pair in its place.
+//! The port to the host's IP stack: the TUN interface, or a socket pair instead of it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::device::tun::{Tun, TunStats};
 
-/// Largest IP packet that a socket pair carries.
+/// Largest IP packet that a socket pair carries, in bytes.
 const PACKET_BYTES: usize = 65_536;
 
-/// Where IP packets of the host come from and go to.
+/// Source and destination of the host's IP packets.
 pub trait Host {
-    /// What to wait on until the host has sent something.
+    /// Descriptor to wait on until the host has sent something.
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// Takes the host's next IP packet, if there is one.
@@ -22,19 +22,19 @@ pub trait Host {
     /// Fails if the port is gone.
     fn receive(&mut self) -> io::Result<Option<Bytes>>;
 
-    /// Gives the host an IP packet; one that it does not take is counted.
+    /// Gives the host an IP packet; if the host refuses it, that is counted.
     fn send(&mut self, packet: &[u8]);
 
-    /// What passed.
+    /// Counters of the port.
     fn status(&self) -> HostStatus;
 }
 
-/// What passed the port to the host.
+/// Counters of the port to the host.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HostStatus {
-    /// Interface.
+    /// Name of the interface.
     pub name: String,
-    /// What passed.
+    /// The counters.
     #[serde(flatten)]
     pub stats: TunStats,
 }
@@ -57,8 +57,8 @@ impl Host for Tun {
     }
 }
 
-/// One end of a socket pair; each datagram is an IP packet. What a program uses that brings its
-/// own IP stack, and tests.
+/// One end of a socket pair; each datagram is an IP packet. It is for programs with their own IP
+/// stack, and for tests.
 #[derive(Debug)]
 pub struct SocketHost {
     socket: UnixDatagram,
@@ -67,7 +67,7 @@ pub struct SocketHost {
 }
 
 impl SocketHost {
-    /// The port on an end of a pair.
+    /// The port at one end of a pair.
     ///
     /// Fails if the socket cannot be made non-blocking.
     pub fn new(socket: UnixDatagram) -> io::Result<Self> {

@@ -1,4 +1,4 @@
-//! The keys of a running daemon: taken at its start, read anew when somebody has changed them.
+//! The keys of a running daemon: read when it starts, and again when they have changed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::keys::{Held, KeysError, KeysStatus, NodeKeys, random};
 pub struct Security {
     /// Mode and cipher.
     pub config: SecurityConfig,
-    /// The own key.
+    /// The node's own key pair.
     pub identity: Identity,
-    /// Where those of others are.
+    /// Where the keys of the other nodes are stored.
     pub keys: NodeKeys,
 }
 
@@ -31,9 +31,9 @@ pub(super) struct Keyring {
 }
 
 impl Keyring {
-    /// Takes the own key, reads those of others, and gives both to the stack of the driver.
+    /// Claims the node's own key, reads the keys of others, and gives both to the driver's stack.
     ///
-    /// Fails if another daemon runs with this key, or something is wrong with the others.
+    /// Fails if another daemon runs with this key, or the keys of others cannot be read.
     pub(super) fn open(
         security: Security,
         plan: &NodePlan,
@@ -41,7 +41,7 @@ impl Keyring {
         driver: &mut Driver,
     ) -> Result<Self, KeysError> {
         let Security { config, identity, keys } = security;
-        // First: what is changed from here on is told to this daemon.
+        // First: from here on this daemon is told of changes.
         let held = keys.store.hold(&plan.name, socket)?;
         let own = identity.public();
         let status = keys.read(own)?;
@@ -56,9 +56,9 @@ impl Keyring {
         Ok(Self { keys, own, status, _held: held })
     }
 
-    /// Reads the keys of others anew; they hold at once.
+    /// Reads the keys of others again; they take effect at once.
     ///
-    /// Fails if something is wrong with them: then those of before stay.
+    /// Fails if they cannot be read: then the previous keys stay in effect.
     pub(super) fn refresh(&mut self, driver: &mut Driver) -> Result<&KeysStatus, KeysError> {
         let status = self.keys.read(self.own)?;
         for (name, key) in &status.nodes {
@@ -74,7 +74,7 @@ impl Keyring {
         Ok(&self.status)
     }
 
-    /// The keys now.
+    /// The keys that are in effect.
     pub(super) fn status(&self) -> &KeysStatus {
         &self.status
     }

@@ -55,7 +55,7 @@ use keyring::Keyring;
 pub use keyring::Security;
 pub use upsets::Upset;
 
-/// What a daemon is to be.
+/// How to run a daemon.
 #[derive(Debug)]
 pub struct DaemonOptions {
     /// The node.
@@ -64,17 +64,17 @@ pub struct DaemonOptions {
     pub seed: Seed,
     /// The device of each of its radios, in the order of the plan.
     pub devices: Vec<DeviceChoice>,
-    /// How its frames are protected; `None` is not at all.
+    /// How its frames are protected; `None`: not at all.
     pub security: Option<Security>,
     /// Name of its TUN interface.
     pub tun: String,
-    /// Where its control socket stands, if not in [`runtime_dir`].
+    /// Directory of its control socket; `None`: [`runtime_dir`].
     pub runtime_dir: Option<PathBuf>,
-    /// Folder of what it keeps; nothing is kept, and no blocks taken, without one.
+    /// Folder for its state. Without one the daemon keeps nothing, and accepts no blocks.
     pub state_dir: Option<PathBuf>,
-    /// Ends the daemon when something can be read from it, beside SIGTERM, SIGINT and SIGHUP.
+    /// Descriptor that ends the daemon once it is readable, as SIGTERM, SIGINT and SIGHUP do.
     pub stop: Option<OwnedFd>,
-    /// Whether it is the service that a service manager waits for, if one has started it.
+    /// Whether this is a service: it reports to the service manager, if one started it.
     pub is_service: bool,
 }
 
@@ -95,7 +95,7 @@ pub enum DeviceChoice {
     Udp(UdpSpec),
 }
 
-/// What a daemon is doing.
+/// State of a daemon, as `farhop status` shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct DaemonStatus {
     /// Name of the node.
@@ -104,7 +104,7 @@ pub struct DaemonStatus {
     pub node: NodeId,
     /// Version of farhop.
     pub version: &'static str,
-    /// Process.
+    /// Process id.
     pub pid: u32,
     /// How long it has run, in seconds.
     pub uptime_s: f64,
@@ -112,15 +112,15 @@ pub struct DaemonStatus {
     pub addresses: Vec<IpAddr>,
     /// Whether it runs under `SCHED_FIFO`.
     pub is_realtime: bool,
-    /// Names of all nodes, by their numbers.
+    /// Names of all nodes by their numbers.
     pub names: BTreeMap<NodeId, String>,
-    /// How late it woke up.
+    /// How late the loop woke up.
     pub wakeups: WakeupStats,
-    /// How it stood still; `None` if it never did.
+    /// Standstills of the process; `None` if there were none.
     pub stood_still: Option<Upset>,
-    /// How the time of day was set under it; `None` if it was not.
+    /// Changes of the time of day; `None` if there were none.
     pub time_set: Option<Upset>,
-    /// What its loop did.
+    /// Counters of the loop.
     pub driver: DriverStats,
     /// Radios.
     pub devices: Vec<DeviceStatus>,
@@ -128,11 +128,11 @@ pub struct DaemonStatus {
     pub host: Option<HostStatus>,
     /// Keys; `None` if frames are not protected.
     pub keys: Option<KeysStatus>,
-    /// How the security of neighbours differs from ours, by their names.
+    /// Neighbours whose security differs from ours, and how, by their names.
     pub differing: BTreeMap<String, Difference>,
     /// Link, routing, flows.
     pub stack: StackStatus,
-    /// Whether blocks are carried.
+    /// Whether blocks are carried, and if not, why.
     pub blocks: BlocksStatus,
     /// Sockets of programs; `None` if no blocks are carried.
     pub sockets: Option<SocketsStatus>,
@@ -143,7 +143,7 @@ pub struct DaemonStatus {
 }
 
 impl DaemonOptions {
-    /// What a scenario says of one node, without the keys, which no scenario has.
+    /// The options for one node of a scenario, without keys: a scenario has none.
     ///
     /// Fails if the scenario has no such node, or names no device for it.
     pub fn from_scenario(scenario: &Scenario, name: &str) -> anyhow::Result<Self> {
@@ -200,13 +200,12 @@ impl DeviceChoice {
         })
     }
 
-    /// Whether it takes frames as fast as they come, and somebody else has to find out how fast
-    /// they may.
+    /// Whether it accepts frames as fast as they come, so that another layer has to find the rate.
     fn takes_all(&self) -> bool {
         matches!(self, Self::Udp(udp) if !udp.is_paced)
     }
 
-    /// Warns of an interface that is down, or that is not what it is to be.
+    /// Warns if the interface is down or of the wrong type.
     fn check(&self) {
         match self {
             Self::Monitor { interface } => interface::check_state(interface, true),
@@ -224,14 +223,14 @@ impl DeviceChoice {
     }
 }
 
-/// The plan of a node that carries blocks whether or not its scenario has flows of them.
+/// Makes a node carry blocks even if its scenario has no flow of them.
 pub fn with_blocks(mut plan: NodePlan) -> NodePlan {
     plan.hop.get_or_insert_with(|| Arc::new(plan.stack.of_blocks()));
     plan
 }
 
-/// The longest packet, in bytes, that goes in a frame of all interfaces of a node: what its TUN
-/// interface takes.
+/// The longest packet, in bytes, whose frame fits the MTU of all interfaces of a node: the MTU of
+/// its TUN interface.
 fn longest_packet(plan: &NodePlan, devices: &[DeviceChoice]) -> u16 {
     let taken = |(device, radio): (&DeviceChoice, &RadioPlan)| {
         let (interface, around) = match device {
@@ -242,15 +241,16 @@ fn longest_packet(plan: &NodePlan, devices: &[DeviceChoice]) -> u16 {
         let usual = usize::from(tun::MTU);
         let longest = around + plan.stack.link.packet_frame(&radio.spec, usual);
         let beyond = longest.saturating_sub(interface::mtu(interface).ok()?);
-        // With less there is no IPv6, and a setting is wrong that nobody can guess.
+        // An MTU below this excludes IPv6. Then an interface is set up in a way that nobody can
+        // guess.
         let packet = usual.saturating_sub(beyond) as u16;
         (packet >= tun::LEAST_MTU).then_some(packet)
     };
     devices.iter().zip(&plan.radios).filter_map(taken).min().unwrap_or(tun::MTU)
 }
 
-/// Cuts blocks so that a sealed frame fits a wire with the usual MTU, where there are `udp` or
-/// `ethernet` devices and the scenario says nothing of frames.
+/// Shortens the frames of blocks so that a sealed one fits the usual MTU, if any node has a `udp`
+/// or `ethernet` device and the scenario leaves the size of frames at its default.
 fn fit_frames(plan: &mut NodePlan, scenario: &Scenario) {
     let is_wire = |device: &DeviceConfig| !matches!(device, DeviceConfig::Monitor { .. });
     let has_wire = scenario.node.iter().flat_map(NodeConfig::all_devices).any(is_wire);
@@ -262,7 +262,7 @@ fn fit_frames(plan: &mut NodePlan, scenario: &Scenario) {
     }
 }
 
-/// What the device of a radio must know, where the TUN interface has that MTU.
+/// What the device of a radio has to know; `mtu` is that of the TUN interface.
 pub fn device_spec(plan: &NodePlan, radio: &RadioPlan, clock: Clock, mtu: u16) -> DeviceSpec {
     let of_block = plan.hop.as_ref().map_or(0, |hop| hop.datagram_bytes());
     let packet = usize::from(mtu).max(of_block);
@@ -277,15 +277,15 @@ pub fn device_spec(plan: &NodePlan, radio: &RadioPlan, clock: Clock, mtu: u16) -
     }
 }
 
-/// Guard of the slots of a node; zero where the link has none.
+/// Guard of a node's slots; zero if its link has no slots.
 fn guard(plan: &NodePlan) -> Duration {
     plan.slot().map_or(Duration::ZERO, |(_, guard)| guard)
 }
 
 /// Runs a node until SIGTERM, SIGINT, SIGHUP or `options.stop`, and cleans up.
 ///
-/// Fails if a daemon of that name, with that key or on that folder of blocks runs already, a device
-/// or the TUN interface cannot be opened, or the TUN interface goes away.
+/// Fails if a daemon with that name, key or state folder runs already, if a device or the TUN
+/// interface cannot be opened, or once the TUN interface is gone.
 pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     let security = options.security.take();
     let plan = &options.plan;
@@ -315,7 +315,7 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         driver.add_radio(radio.spec.id, Box::new(device));
     }
     if options.is_service {
-        // Those of a lab lead to its air.
+        // In a lab the interfaces lead to the emulated air.
         options.devices.iter().for_each(DeviceChoice::check);
     }
     blocks::keep(&mut driver, &options)?;
@@ -324,7 +324,7 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         tun::check_mtu(&options.tun, mtu);
         tun::check_routes(&options.tun, plan.addresses);
     }
-    // Last: opening devices takes long, and waits.
+    // Last, because opening devices takes long and blocks.
     let is_realtime = os::ask_for_punctuality();
     tracing::info!(node = plan.name, realtime = is_realtime, "up");
     if options.is_service {
@@ -341,7 +341,7 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a daemon answers from.
+/// What a daemon needs to answer requests.
 struct Serving<'a> {
     options: &'a DaemonOptions,
     keyring: Option<&'a mut Keyring>,

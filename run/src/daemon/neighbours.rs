@@ -1,4 +1,4 @@
-//! What changes of the neighbours, told to the log.
+//! Changes at the neighbours, for the log.
 
 use std::collections::BTreeMap;
 
@@ -9,43 +9,44 @@ use farhop_proto::stack::NodePlan;
 
 use super::episodes::Episodes;
 
-/// A neighbour that packets go to, and of which nothing comes for so long, is told of.
+/// How long a neighbour must have been silent, although packets are sent to it, to be reported.
 const SILENT: Duration = Duration::from_secs(60);
 
-/// What the log was told of the neighbours.
+/// What the log was told about the neighbours.
 pub(super) struct Neighbours {
     names: BTreeMap<NodeId, String>,
     told: BTreeMap<(NodeId, RadioId), Told>,
     foreign: Episodes,
 }
 
-/// What it was told of one.
+/// What it was told about one neighbour on one radio.
 #[derive(Default)]
 struct Told {
     is_up: bool,
     refused: Option<String>,
     is_silent: bool,
-    /// When something of it came last, or the daemon began, and what it had been sent by then.
+    /// When the neighbour was last heard (at first: when it was first looked at), and how many
+    /// bytes had been sent to it by then.
     since: Option<(Instant, u64)>,
 }
 
 /// A line of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// As it should be.
+    /// All is well.
     Info(String),
     /// Something is wrong.
     Warning(String),
 }
 
 impl Neighbours {
-    /// Nothing was told yet.
+    /// Nothing has been logged yet.
     pub(super) fn build(plan: &NodePlan) -> Self {
         Self { names: plan.peer_names(), told: BTreeMap::new(), foreign: Episodes::default() }
     }
 
-    /// What changed: who comes into step and who falls out of it, where there are slots; who is
-    /// silent though packets go there, where there are none; and whose frames are refused.
+    /// The changes since the last call: with slots, who came into step or fell out of it; without,
+    /// who is silent although packets are sent to it; and whose frames are refused.
     pub(super) fn news(&mut self, now: Instant, link: &LinkStatus) -> Vec<Line> {
         let mut news = Vec::new();
         for neighbour in &link.neighbours {
@@ -78,7 +79,7 @@ impl Neighbours {
         news
     }
 
-    /// What came for addresses of another network than that of the nodes.
+    /// A warning when packets begin to come for addresses outside the subnet of the nodes.
     pub(super) fn foreign(&mut self, now: Instant, routing: &RoutingStatus) -> Option<Line> {
         let to = routing.foreign?;
         self.foreign.begins(now, routing.drops.get(&DropCause::Foreign)).then(|| {
@@ -91,7 +92,7 @@ impl Neighbours {
 }
 
 impl Told {
-    /// Whether a neighbour fell silent, or is heard again.
+    /// Notes if a neighbour fell silent, or is heard again.
     fn silence(&mut self, now: Instant, name: &str, neighbour: &NeighbourStatus) -> Option<Line> {
         let NeighbourStatus { heard_ago, sent_bytes, .. } = *neighbour;
         let (since, sent) = *self.since.get_or_insert((now, sent_bytes));
@@ -154,7 +155,7 @@ mod tests {
         let stack = farhop_proto::stack::Stack::build(&plan.nodes[0], farhop_proto::base::Seed(1));
         let link = stack.status(Instant::ZERO).link;
         let mut neighbour = link.neighbours[0].clone();
-        // Seconds, how long ago it was heard, and bytes sent to it.
+        // Arguments: the time in seconds, how long ago it was heard, and bytes sent to it.
         let mut at = |second: u64, heard_ago: Option<u64>, sent_bytes| {
             neighbour.heard_ago = heard_ago.map(|ago| Duration::from_secs(1) * ago);
             neighbour.sent_bytes = sent_bytes;

@@ -1,4 +1,4 @@
-//! What goes wrong at the devices of a daemon, told to the log as it begins.
+//! Faults of a daemon's devices, logged as they begin.
 
 use farhop_proto::base::Instant;
 
@@ -6,13 +6,13 @@ use super::episodes::Episodes;
 use super::neighbours::Line;
 use crate::device::{DeviceStatus, interface};
 
-/// What the log was told of the devices, in their order.
+/// What the log was told about the devices, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Radios(Vec<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
-    /// Nothing before the first look: that it was down at the start is told by whoever opened it.
+    /// `None` before the first look: whoever opened the device warned if it was down then.
     is_down: Option<bool>,
     own_name: Episodes,
     strangers: Episodes,
@@ -32,7 +32,7 @@ impl Told {
     fn news(&mut self, now: Instant, device: &DeviceStatus) -> Vec<Line> {
         let mut news = Vec::new();
         let name = &device.name;
-        // One that is gone has a line of its own, and is opened anew.
+        // The loss of an interface is logged where it is opened again.
         let is_down = device.is_up == Some(false) && !device.is_gone;
         let before = self.is_down.replace(is_down);
         if before.is_some_and(|before| before != is_down) {

@@ -1,4 +1,4 @@
-//! What upsets a daemon in time: it stood still, or somebody set the time of day.
+//! Upsets of a daemon's time: the process stood still, or the time of day was set.
 
 use farhop_proto::base::{Duration, Instant};
 use serde::Serialize;
@@ -6,22 +6,22 @@ use serde::Serialize;
 use crate::device::{OtherClocks, other_clocks};
 use crate::lateness::STANDSTILL;
 
-/// The time of day was set if it moved by more than this; what NTP corrects without a jump moves
-/// all clocks alike.
+/// The time of day was set if it moved by more than this against the node's clock. What NTP
+/// corrects gradually moves all clocks alike.
 const SETTING_NANOS: u128 = 100_000_000;
 
-/// Something that came upon a daemon, and how often.
+/// A kind of upset, and how often it happened.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Upset {
-    /// Times.
+    /// How often it happened.
     pub times: u64,
     /// The longest, in seconds.
     pub longest_s: f64,
-    /// How long ago the last was over, in seconds.
+    /// How long ago the last one ended, in seconds.
     pub last_ago_s: f64,
 }
 
-/// The same, as it is noted.
+/// The same while it is being counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Noted {
     times: u64,
@@ -43,7 +43,7 @@ impl Noted {
     }
 }
 
-/// Looks for them.
+/// Detects both kinds of upset.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Upsets {
     standstills: Noted,
@@ -52,16 +52,16 @@ pub(super) struct Upsets {
 }
 
 impl Upsets {
-    /// Takes what was due at `due` and is done at `now`: a process that was stopped is late.
+    /// Notes a timer that was due at `due` and fired at `now`: a process that was stopped is late.
     pub(super) fn on_timer(&mut self, due: Instant, now: Instant) {
-        // Much may have become due in the same standstill.
+        // Several timers may have become due in one standstill: it counts once.
         let length = now.since(due.max(self.standstills.last));
         if length > STANDSTILL {
             self.stood_still(now, length);
         }
     }
 
-    /// Looks at the clocks: that of the node stands while the host is suspended.
+    /// Compares the clocks: the node's clock stops while the host is suspended.
     pub(super) fn look(&mut self, now: Instant) {
         if let Some(clocks) = other_clocks() {
             self.compare(now, clocks);
@@ -92,12 +92,12 @@ impl Upsets {
         self.standstills.add(now, length);
     }
 
-    /// How it stood still; `None` if it never did.
+    /// Standstills of the process; `None` if there were none.
     pub(super) fn standstills(&self, now: Instant) -> Option<Upset> {
         self.standstills.told(now)
     }
 
-    /// How the time of day was set; `None` if it was not.
+    /// Changes of the time of day; `None` if there were none.
     pub(super) fn settings(&self, now: Instant) -> Option<Upset> {
         self.settings.told(now)
     }

@@ -1,7 +1,7 @@
-//! What a monitor interface carries, without the socket: bytes to events, frames to bytes.
+//! A monitor device without its socket: decodes received bytes and encodes frames.
 //!
-//! Whatever comes is told apart by its headers and counted by kind; nothing that a stranger sends
-//! can make it grow.
+//! Everything received is classified by its headers and counted by kind. No stranger can make the
+//! state grow by what it sends.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,38 +13,38 @@ use farhop_proto::wire::radiotap::{self, Injection, Radiotap};
 
 use super::{DeviceSpec, FRAME_BYTES, StampFilter, TxGate, count};
 
-/// Check sequence behind a frame, where the driver leaves it.
+/// Length of the check sequence after a frame, which some drivers leave there.
 const FCS_BYTES: usize = 4;
-/// Stations whose last sequence number is kept; the one heard first is forgotten first.
+/// How many stations' last sequence numbers are kept; the station that was added first goes first.
 const STATIONS: usize = 64;
 
-/// Bytes of a frame as it is injected, of which so many are behind LLC/SNAP.
+/// Length of an injected frame with a payload of `payload` bytes after LLC/SNAP.
 pub(crate) fn injected_bytes(phy: &Phy, payload: usize) -> usize {
     radiotap::injection_bytes(phy) + mpdu_bytes(true, payload) - FCS_BYTES
 }
 
-/// The part of a monitor device that knows nothing of sockets.
+/// The part of a monitor device that is independent of sockets.
 #[derive(Debug)]
 pub struct Card {
     pub(super) spec: DeviceSpec,
     pub(super) gate: TxGate,
     stamps: StampFilter,
     sequence: u16,
-    /// The last sequence number of each station, to know repetitions whose acknowledgement was
-    /// lost.
+    /// The last sequence number of each station, to detect retransmissions of frames whose
+    /// acknowledgement was lost.
     last: VecDeque<(Station, u16)>,
     out: Vec<u8>,
     frames_received: u64,
     hardware_stamps: u64,
     dropped: BTreeMap<&'static str, u64>,
     failed: BTreeMap<&'static str, u64>,
-    /// Where the bytes of frames stand that came by another antenna than the first, in this turn,
-    /// and by which.
+    /// Frames of this turn that other antennas than the first received: the address of the payload,
+    /// and the antenna.
     by_other_antennas: Vec<(usize, u8)>,
 }
 
 impl Card {
-    /// A card that has seen nothing.
+    /// A card that has received nothing yet.
     pub fn build(spec: DeviceSpec) -> Self {
         Self {
             gate: TxGate::build(spec.radio, spec.transmit_status),
@@ -61,7 +61,7 @@ impl Card {
         }
     }
 
-    /// Takes a packet as the interface gave it at `host`; what is no frame for us is counted.
+    /// Handles a packet that the interface delivered at `host`; what is no frame for us is counted.
     pub fn take(&mut self, packet: &[u8], host: Instant) -> Option<FrameUp> {
         let event = self.decode(packet, host);
         event.unwrap_or_else(|kind| {
@@ -136,12 +136,12 @@ impl Card {
             signal: tap.signal,
             bits: 0,
         };
-        // A sender does not know which radio of ours faces it.
+        // The sender does not know which of our radios faces it.
         let is_ours = header.to.is_none_or(|(node, _)| node == self.spec.node);
         if is_ours { FrameUp::Received(frame) } else { FrameUp::Overheard(frame) }
     }
 
-    /// When the frame's preamble began, on the node's clock.
+    /// When the frame's preamble began, by the node's clock.
     fn started(
         &mut self,
         tap: &Radiotap,
@@ -164,7 +164,7 @@ impl Card {
         first_bit.saturating_sub(plcp)
     }
 
-    /// The frame with its headers, and its sequence number.
+    /// Encodes a frame with its headers; returns the bytes and the sequence number.
     pub fn encode(&mut self, frame: &Frame) -> (&[u8], u16) {
         self.sequence = (self.sequence + 1) & 0x0fff;
         let options = &frame.options;
@@ -193,12 +193,12 @@ impl Card {
         (&self.out, self.sequence)
     }
 
-    /// Forgets by which antennas frames came.
+    /// Forgets which antennas received frames.
     pub(super) fn begin_turn(&mut self) {
         self.by_other_antennas.clear();
     }
 
-    /// By which antenna a frame of this turn came; the first where that is not known.
+    /// The antenna that received a frame of this turn; 0, the first, if unknown.
     pub(super) fn antenna(&self, frame: &ReceivedFrame) -> u8 {
         let place = frame.payload.as_ptr() as usize;
         let known = self.by_other_antennas.iter().find(|(other, _)| *other == place);
@@ -210,22 +210,22 @@ impl Card {
         self.frames_received
     }
 
-    /// Frames with a time stamp of the radio.
+    /// Frames with the radio's own time stamp.
     pub fn hardware_stamps(&self) -> u64 {
         self.hardware_stamps
     }
 
-    /// Times that the radio's clock was found to be set.
+    /// How many times the radio's clock jumped.
     pub fn clock_jumps(&self) -> u64 {
         self.stamps.jumps()
     }
 
-    /// What came and was no frame for us, by kind.
+    /// Received frames that were dropped, by reason.
     pub fn dropped(&self) -> &BTreeMap<&'static str, u64> {
         &self.dropped
     }
 
-    /// What the system refused, by kind.
+    /// Errors of the operating system, by kind.
     pub(super) fn failed(&self) -> &BTreeMap<&'static str, u64> {
         &self.failed
     }
@@ -234,7 +234,7 @@ impl Card {
         count(&mut self.dropped, kind);
     }
 
-    /// Counts what the system refused.
+    /// Counts an error of the operating system.
     pub(super) fn count_failed(&mut self, kind: &'static str) {
         count(&mut self.failed, kind);
     }
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    /// What node 1 injects, as node 2's card hands it up.
+    /// What node 1 injects, as node 2's card receives it.
     fn reception(tsft_us: u64, injected: &[u8]) -> Vec<u8> {
         let length = radiotap::parse(injected).expect("our own header").length;
         let (rate, signal) = (MBPS_11, Some(Dbm::new(-60)));
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_as_long_as_it_is_taken_to_be() {
-        // What is acknowledged is no QoS data here, but has one more field of radiotap.
+        // A frame that is acknowledged is no QoS frame here, but has one more radiotap field.
         for (ack, less) in [(AckPolicy::NoAck, 1), (AckPolicy::Normal, 2)] {
             assert_eq!(
                 card(1).encode(&frame(1, ack)).0.len(),
@@ -394,7 +394,7 @@ mod tests {
                     packet[bit / 8] ^= 1 << (bit % 8);
                 }
             }
-            // Any transmitter: the prefix stands, the station is drawn.
+            // A random transmitter: the prefix of the address stays, the station is drawn.
             _ => {
                 let at = packet.len() - 100 - 8 - 2 - 2 - 6 - 3;
                 packet[at..at + 3].copy_from_slice(&(rng.next_u64() as u32).to_be_bytes()[1..]);
@@ -427,7 +427,7 @@ mod tests {
             assert!(dropped.get(kind).is_some_and(|count| *count > 1_000), "{kind}: {dropped:?}");
         }
         assert!(card.last.len() <= STATIONS && dropped.len() < 12);
-        // And it still works.
+        // The card still works.
         let late = reception(40_000_000, &injected);
         assert!(card.take(&late, at(60_000_000)).is_some());
     }

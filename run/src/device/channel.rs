@@ -1,4 +1,4 @@
-//! A pair of devices joined in memory: the test double of all others.
+//! A pair of devices connected in memory, for tests.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,10 +13,10 @@ use farhop_proto::base::{
 
 use super::{BATCH, Device, DeviceSpec, DeviceStatus};
 
-/// Frames that may be on their way.
+/// Most frames on their way.
 const FRAMES: usize = 64;
 
-/// Frames on their way from one end to the other.
+/// Frames on their way in one direction.
 type Queue = Rc<RefCell<VecDeque<FrameUp>>>;
 
 /// One end of a pair.
@@ -30,7 +30,7 @@ pub struct Channel {
     frames_received: u64,
 }
 
-/// Two devices that hear each other.
+/// Two connected devices.
 ///
 /// Fails if the process has no file descriptors left.
 pub fn pair(first: DeviceSpec, second: DeviceSpec) -> io::Result<(Channel, Channel)> {
@@ -78,7 +78,7 @@ impl Device for Channel {
             signal: None,
             bits: 0,
         }));
-        // Never more bytes than the limit of frames, so the socket always takes one.
+        // The limit of frames keeps this from filling the socket.
         self.bell.write_all(&[0])?;
         out.push(FrameUp::Done(FrameDone {
             id: frame.id,

@@ -1,5 +1,5 @@
-//! The node's clock on an operating system: `CLOCK_MONOTONIC` since the program started, and what
-//! other clocks say on it.
+//! The node's clock on an operating system: `CLOCK_MONOTONIC` since the program started; and other
+//! clocks relative to it.
 
 use std::time::Duration as StdDuration;
 
@@ -12,7 +12,7 @@ pub struct Clock {
     start_nanos: i128,
 }
 
-/// Where the node's clock stands at its start: a stamp from before it must have a place too.
+/// The clock's time at its start, so that a stamp from before the start is not negative.
 const EPOCH_NANOS: i128 = 10_000_000_000;
 
 fn nanos(clock: ClockId) -> i128 {
@@ -26,7 +26,7 @@ impl Clock {
         Self { start_nanos: nanos(ClockId::Monotonic) }
     }
 
-    /// A clock that all processes of a lab can share: it started with the machine.
+    /// A clock that all processes of a lab share: it started with the machine.
     pub fn of_the_machine() -> Self {
         Self { start_nanos: 0 }
     }
@@ -41,23 +41,23 @@ impl Clock {
     }
 
     /// How far the clock of kernel time stamps (`CLOCK_REALTIME`) is ahead of this one, in
-    /// nanoseconds. It changes where the time of day is set, so it is asked for each batch.
+    /// nanoseconds. It changes when the time of day is set, so it is read again for each batch.
     pub fn realtime_offset(&self) -> i128 {
         nanos(ClockId::Realtime) - nanos(ClockId::Monotonic) + self.start_nanos - EPOCH_NANOS
     }
 }
 
-/// How other clocks stand beside that of the node, which stands still while the host is suspended
-/// and is never set, in nanoseconds.
+/// Other clocks relative to the node's clock, in nanoseconds. The node's clock stops while the host
+/// is suspended, and is never set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OtherClocks {
-    /// How long the host was suspended since it started.
+    /// How long the host has been suspended since it was started.
     pub(crate) suspended: i128,
-    /// The time of day when the host was started, as the time of day is now.
+    /// When the host was started, by the present time of day.
     pub(crate) time_of_day: i128,
 }
 
-/// Reads them all; `None` if that took long, and so the first was read at another time.
+/// Reads all clocks; `None` if that took so long that the readings do not belong together.
 pub(crate) fn other_clocks() -> Option<OtherClocks> {
     const LONG_NANOS: i128 = 10_000_000;
     let monotonic = nanos(ClockId::Monotonic);
@@ -70,14 +70,14 @@ pub(crate) fn other_clocks() -> Option<OtherClocks> {
     })
 }
 
-/// The time of a kernel time stamp on the node's clock, and now if there is none. It is not after
-/// now: the time of day may have been set between the stamp and the question for `offset`.
+/// Converts a kernel time stamp to the node's clock; `now` if there is none. The result is never
+/// after `now`: the time of day may have been set between the stamp and the reading of `offset`.
 pub(crate) fn arrived(stamp: Option<StdDuration>, offset: i128, now: Instant) -> Instant {
     let on_ours = |stamp: StdDuration| (stamp.as_nanos() as i128 - offset).max(0) as u64;
     stamp.map_or(now, |stamp| Instant::from_nanos(on_ours(stamp)).min(now))
 }
 
-/// A span as the system calls want it.
+/// A span as system calls take it.
 pub(crate) fn timespec(span: Duration) -> rustix::time::Timespec {
     rustix::time::Timespec {
         tv_sec: (span.as_nanos() / 1_000_000_000) as i64,
@@ -85,36 +85,37 @@ pub(crate) fn timespec(span: Duration) -> rustix::time::Timespec {
     }
 }
 
-/// Slices of the window of [`StampFilter`].
+/// Number of slices in the window of [`StampFilter`].
 const SLICES: usize = 4;
-/// Length of one slice: short enough that a drift of 50 ppm moves the minimum by 100 us at most.
+/// Length of a slice: short enough that a drift of 50 ppm moves the minimum by at most 100 us.
 const SLICE: Duration = Duration::from_millis(500);
-/// A sample this far from the others means that the radio's clock was set.
+/// How far a sample must be from the others to mean that the radio's clock was set.
 const JUMP_NANOS: i64 = 100_000_000;
-/// Samples in a row that must be late alike before a radio's clock is taken to be set back: a host
+/// How many samples in a row must be late alike to mean that the radio's clock was set back. A host
 /// that was stopped looks the same for a frame or two.
 const SUSPECTS: u32 = 3;
 
-/// Puts a radio's time stamps on the node's clock.
+/// Converts a radio's time stamps to the node's clock.
 ///
-/// The radio tells when a frame arrived on its own clock; the host learns of it some time after the
-/// frame's end. The smallest difference of the two in the last two seconds is the difference of the
-/// clocks plus the shortest way to the host; late wake-ups only make single differences larger.
+/// The radio stamps a frame's arrival by its own clock; the host learns of it some time after the
+/// frame's end. The smallest difference between the two in the last two seconds is the offset of
+/// the clocks plus the shortest delay to the host; late wake-ups only make single differences
+/// larger.
 #[derive(Clone, Debug, Default)]
 pub struct StampFilter {
     slices: [Option<i64>; SLICES],
     begun: Instant,
-    /// The smallest of the last samples that were far too late, and how many there were.
+    /// The smallest of the recent samples that were far too late, and their number.
     suspect: Option<(i64, u32)>,
     jumps: u64,
 }
 
 impl StampFilter {
-    /// Takes the radio's time of a frame's end and the host's time of its arrival, and gives the
-    /// offset in nanoseconds that turns radio time into node time.
+    /// Takes the end of a frame by the radio's clock and its arrival by the host's, and returns the
+    /// offset in nanoseconds that converts radio time to node time.
     pub fn offset(&mut self, radio_end_nanos: u64, host: Instant) -> i64 {
         let sample = (host.as_nanos() as i64).wrapping_sub(radio_end_nanos as i64);
-        // Else the slices would stand still until then.
+        // Otherwise the slices would not move until that time.
         self.begun = self.begun.min(host);
         while host.since(self.begun) >= SLICE {
             self.slices.rotate_right(1);
@@ -129,7 +130,7 @@ impl StampFilter {
             self.suspect = None;
             return *self.slices[0].insert(sample);
         };
-        // The host cannot know of a frame before its end, so a sample far too small is a jump.
+        // The host cannot learn of a frame before its end, so a sample far too small is a jump.
         let excess = sample.wrapping_sub(smallest);
         if excess.unsigned_abs() > JUMP_NANOS as u64 {
             let confirmed = if excess < 0 { Some(sample) } else { self.on_suspect(sample) };
@@ -143,7 +144,7 @@ impl StampFilter {
         sample.min(smallest)
     }
 
-    /// Takes a sample that is far too late. Gives the smallest once there were enough of them.
+    /// Notes a sample that is far too late. Returns the smallest such sample once there are enough.
     fn on_suspect(&mut self, sample: i64) -> Option<i64> {
         let alike = |(suspect, _): &(i64, u32)| {
             sample.wrapping_sub(*suspect).unsigned_abs() <= JUMP_NANOS as u64
@@ -154,7 +155,7 @@ impl StampFilter {
         (count >= SUSPECTS).then_some(suspect)
     }
 
-    /// How often the radio's clock was found to be set.
+    /// How many times the radio's clock jumped.
     pub fn jumps(&self) -> u64 {
         self.jumps
     }
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
     use farhop_proto::base::Seed;
 
-    /// Feeds a frame every 10 ms; the host is 60 us late, or up to 3 ms in one case of ten.
+    /// Feeds one frame every 10 ms; the host is 60 us late, in one of ten cases up to 3 ms more.
     fn errors_us(seconds: u64, radio_ppm: i64, jump: Option<(u64, i64)>) -> Vec<f64> {
         let mut filter = StampFilter::default();
         let mut rng = Seed(3).stream("jitter");
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(arrived(at(1_019), 1_000_000_000_000, now), now - Duration::from_secs(1));
         assert_eq!(arrived(at(900_000), 1_000_000_000_000, now), now);
         assert_eq!(arrived(None, 0, now), now);
-        // A host's time that was a year ahead once: drift is followed all the same.
+        // After a host time that was once a year ahead, drift is still followed.
         let mut filter = StampFilter::default();
         let year = Duration::from_secs(31_536_000);
         filter.offset(1_000, now + year);

@@ -1,8 +1,8 @@
-//! Many datagrams with one system call: trains of them that the kernel cuts apart (UDP GSO) and
-//! joins (UDP GRO).
+//! Sends and receives many UDP datagrams with one system call, as trains that the kernel segments
+//! (UDP GSO) and joins (UDP GRO).
 //!
-//! A train is one buffer with datagrams of one length; the last one may be shorter. Where the
-//! kernel or the path takes none, its datagrams go one by one.
+//! A train is one buffer with datagrams of one length; the last may be shorter. If the kernel or
+//! the path supports no trains, the datagrams are sent one by one.
 
 use std::io::{self, IoSlice};
 use std::mem::{self, size_of};
@@ -11,15 +11,15 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 
 use socket2::{SockAddr, SockAddrStorage};
 
-/// Buffers of a [`Datagrams::receive`], and their length: a train is never longer.
+/// Number of buffers in a [`Datagrams::receive`], and their length: no train is longer.
 const BUFFERS: usize = 8;
 const BUFFER_BYTES: usize = 1 << 16;
-/// Place for one control message with a number.
+/// Space for one control message with a number, in bytes.
 const CONTROL_BYTES: usize = 64;
-/// Limits of a train that is sent: what one IP packet carries, and what kernels take.
+/// Limits of a train to be sent: what one IP packet can carry, and what kernels accept.
 pub(super) const TRAIN_BYTES: usize = 65_000;
 pub(super) const TRAIN_DATAGRAMS: usize = 64;
-/// What the kernel keeps of what came and was not read, as far as it allows: two blocks and more.
+/// Size of the kernel's receive buffer, in bytes, if permitted: two blocks and more.
 const RECEIVE_BYTES: usize = 4 << 20;
 
 /// A control buffer, aligned as the kernel wants it.
@@ -32,13 +32,13 @@ struct Control([u8; CONTROL_BYTES]);
 pub(super) struct Datagrams {
     socket: UdpSocket,
     buffers: Vec<u8>,
-    /// The longest datagram of a train that was not refused.
+    /// The longest datagram that may go in a train: longer ones were refused.
     longest: usize,
 }
 
-/// What came with one [`Datagrams::receive`].
+/// Datagrams that the kernel received from one sender.
 pub(super) struct Train<'a> {
-    /// Who sent it.
+    /// Address of the sender.
     pub(super) from: Option<SocketAddr>,
     bytes: &'a [u8],
     each: usize,
@@ -52,17 +52,17 @@ impl<'a> Train<'a> {
 }
 
 impl Datagrams {
-    /// A socket that does not block.
+    /// Makes the socket non-blocking, and sets it up for trains.
     ///
-    /// Fails if it cannot be set so.
+    /// Fails if that is not possible.
     pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let all = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BYTES);
         if all.is_err() {
-            // Without the right to have more, as much as everybody may.
+            // Without the privilege to exceed the system's limit, as much as the limit allows.
             rustix::net::sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BYTES)?;
         }
-        // A kernel that does not know it joins nothing.
+        // A kernel without UDP GRO joins nothing.
         let _ = set_gro(&socket);
         let buffers = vec![0; BUFFERS * BUFFER_BYTES];
         Ok(Self { socket, buffers, longest: usize::MAX })
@@ -72,10 +72,10 @@ impl Datagrams {
         self.socket.as_fd()
     }
 
-    /// Takes what has come, as far as there are buffers, and hands it to `take`. Returns whether
-    /// they were all needed.
+    /// Passes what was received to `take`, as far as the buffers reach. Returns whether all buffers
+    /// were needed.
     ///
-    /// Fails if the socket does, for whatever reason it has; `WouldBlock` is none.
+    /// Fails with any error of the socket except `WouldBlock`.
     pub(super) fn receive(&mut self, mut take: impl FnMut(Train<'_>)) -> io::Result<bool> {
         let mut names: [SockAddrStorage; BUFFERS] =
             std::array::from_fn(|_| SockAddrStorage::zeroed());
@@ -122,9 +122,10 @@ impl Datagrams {
         Ok(count == BUFFERS)
     }
 
-    /// Sends datagrams of `each` bytes, of which `parts` are the bytes; the last may be shorter.
+    /// Sends datagrams of `each` bytes, whose bytes are `parts`; the last may be shorter.
     ///
-    /// Fails if the socket takes nothing now (`WouldBlock`: none was sent), or refuses one.
+    /// Fails if the socket accepts nothing now (`WouldBlock`: none was sent), or refuses a
+    /// datagram.
     pub(super) fn send(
         &mut self,
         to: &SockAddr,
@@ -146,11 +147,12 @@ impl Datagrams {
         self.send_each(to, &all, each)
     }
 
-    /// What no train carries.
+    /// Sends datagrams one by one.
     fn send_each(&self, to: &SockAddr, bytes: &[u8], each: usize) -> io::Result<()> {
         for (index, datagram) in bytes.chunks(each).enumerate() {
             match self.send_once(to, &[IoSlice::new(datagram)], None) {
-                // What was sent is not sent again: the rest is lost, as on a full queue.
+                // Those that were sent must not be sent again: the rest is lost, as with a full
+                // queue.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && index > 0 => break,
                 outcome => outcome?,
             }
@@ -187,7 +189,7 @@ impl Datagrams {
     }
 }
 
-/// Whether an error says that there are no trains of such datagrams here.
+/// Whether an error means that such datagrams cannot be sent as a train here.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO))
 }
@@ -207,7 +209,7 @@ fn set_gro(socket: &UdpSocket) -> io::Result<()> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The length of the datagrams that a message was joined from.
+/// The length of the datagrams of which a received message consists.
 fn segment(head: &libc::msghdr) -> Option<usize> {
     // SAFETY: the kernel wrote whole control messages into a live buffer of that length.
     unsafe {

@@ -1,4 +1,4 @@
-//! An Ethernet-like interface: frames with farhop's own EtherType, broadcast on the segment.
+//! An Ethernet-like interface: frames with farhop's EtherType, sent as Ethernet broadcasts.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

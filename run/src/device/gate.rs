@@ -1,10 +1,10 @@
-//! Room under a link: how many frames a device may hold, and how long they will take.
+//! Room under a link: how many frames a device may hold, and for how long it will be busy.
 //!
-//! A device that reports transmit status frees a frame when its echo comes. One that does not is
-//! taken to need the computed air time, and a full send buffer says that there is no room. Either
-//! way only a few frames are outstanding, so that what is sent next is decided late. Where access
-//! categories have queues of their own (802.11e), each may hold as many: voice does not wait for
-//! what is best effort.
+//! If a device reports transmit status, the echo of a frame makes room for another. Otherwise a
+//! frame is assumed to need its computed air time, and a full send buffer means that there is no
+//! room. In both cases only a few frames are outstanding, so that what is sent next is decided
+//! late. If access categories have queues of their own (802.11e), each may hold as many, so that
+//! voice does not wait for best effort.
 
 use std::collections::VecDeque;
 
@@ -14,55 +14,55 @@ use farhop_proto::base::{
 };
 use serde::Serialize;
 
-/// Frames that a device holds at most. Where they go many in a transmission, it holds two of these.
+/// Most frames that a device holds. With aggregation it holds two aggregates.
 const FRAMES: usize = 8;
-/// Air time that a device holds at most: more than a host is late in 99 of 100 cases.
+/// Most air time that a device holds: hosts are late by less than this in 99 of 100 cases.
 const AIR: Duration = Duration::from_millis(8);
-/// After this time an echo is not coming any more.
+/// How long after its expected end a frame's echo may come.
 const ECHO_LIMIT: Duration = Duration::from_millis(100);
-/// The same where a category may have to wait for others.
+/// The same if an access category may have to wait for others.
 const ECHO_LIMIT_EDCA: Duration = Duration::from_secs(1);
-/// Sequence numbers of given-up frames that are kept, to know their echoes if they come at last.
+/// How many sequence numbers of given-up frames are kept, to recognise late echoes.
 const GIVEN_UP: usize = 32;
-/// A device whose send buffer is full is tried again after this time.
+/// How long after its send buffer was full a device is tried again.
 const FULL_PAUSE: Duration = Duration::from_micros(500);
-/// By how much a frame may end after its deadline: less than any guard, more than the time from
+/// How long after its deadline a frame may end: less than any guard, but more than the time from
 /// the link's decision to the hand-over.
 const SLACK: Duration = Duration::from_micros(250);
 
-/// That frames are too long is told once in this time at most.
+/// Shortest time between two log entries about frames that are too long.
 const TELL: Duration = Duration::from_secs(60);
 
-/// What became of the frames that went through a gate.
+/// Counters of the frames that went through a gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GateStats {
     /// Frames handed to the device.
     pub frames_sent: u64,
-    /// Frames not sent because they would have ended after their deadline.
+    /// Frames that were not sent because they would have ended after their deadlines.
     pub frames_late: u64,
-    /// Frames not sent because the device takes none that are so long.
+    /// Frames that were not sent because they are longer than the device accepts.
     pub frames_too_long: u64,
-    /// The longest of these, in bytes.
+    /// Length of the longest of these, in bytes.
     pub longest_not_taken: usize,
-    /// Frames handed over so late that they left outside their slot.
+    /// Frames that were handed over so late that they ended after their slot and its guard.
     pub frames_outside_slot: u64,
     /// Slots in which that happened.
     pub slots_overrun: u64,
-    /// Times that the device took no more.
+    /// Times that the device accepted no more.
     pub buffer_full: u64,
-    /// Echoes received.
+    /// Echoes of transmit status that were received.
     pub echoes: u64,
-    /// Frames whose echo never came.
+    /// Frames whose echo did not come in time.
     pub echoes_missing: u64,
-    /// Echoes that came after their frame was given up.
+    /// Echoes that came after their frames were given up.
     pub echoes_late: u64,
-    /// Frames whose echo came after the end of their slot and its guard: they had waited in the
-    /// device.
+    /// Frames whose echo came after the end of their slot and its guard, though they were handed
+    /// over in time: they had waited in the device.
     pub echoes_after_slot: u64,
 }
 
 impl GateStats {
-    /// Adds what went through a gate before this one.
+    /// Adds the counters of an earlier gate.
     pub(super) fn add(&mut self, earlier: &Self) {
         self.frames_sent += earlier.frames_sent;
         self.frames_late += earlier.frames_late;
@@ -78,7 +78,7 @@ impl GateStats {
     }
 }
 
-/// A frame at the device.
+/// A frame that the device has.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     id: farhop_proto::base::UnitId,
@@ -87,18 +87,19 @@ struct Outstanding {
     queue: usize,
     /// Air time of one attempt, without the gap before it and the answer.
     air: Duration,
-    /// When it should be through.
+    /// When it is expected to be done.
     ends: Instant,
     handed_over: Instant,
-    /// When its slot and the guard behind it are over, if it left in time.
+    /// When its slot and the guard after it are over; `None` if it was handed over too late for
+    /// that.
     slot_over: Option<Instant>,
 }
 
-/// What one attempt at a frame takes. One that goes in a transmission with others has its share of
-/// all that this takes as its air time.
+/// Times of one attempt at a frame. For a frame in an aggregate, `air` is its share of the whole
+/// exchange, and the others are zero.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
-    /// The mean gap before it.
+    /// Mean gap before the frame.
     gap: Duration,
     air: Duration,
     /// The acknowledgement, with the gap before it.
@@ -110,28 +111,28 @@ struct Cost {
 struct Queue {
     frames: usize,
     busy_until: Instant,
-    /// When what was handed over could be through at the earliest, without any gaps.
+    /// The earliest time at which all frames could have been sent, without any gaps.
     on_air_until: Instant,
 }
 
-/// The frames at one device.
+/// Decides when frames go to one device, and tracks those that it has.
 #[derive(Debug)]
 pub struct TxGate {
     spec: RadioSpec,
     has_echo: bool,
     outstanding: VecDeque<Outstanding>,
     given_up: VecDeque<u16>,
-    /// One for each access category; without 802.11e the first is for all.
+    /// One for each access category; without 802.11e only the first is used.
     queues: [Queue; AccessCategory::COUNT],
     full_until: Instant,
     last_overrun: Instant,
-    /// When it was last told that frames are too long.
+    /// When the log was last told that frames are too long.
     told: Option<Instant>,
     stats: GateStats,
 }
 
 impl TxGate {
-    /// The gate of a radio. Where nothing tells which frames are through, all are taken to go one
+    /// The gate of a radio. Without echoes, frames of all categories are assumed to be sent one
     /// after the other.
     pub fn build(spec: RadioSpec, has_echo: bool) -> Self {
         Self {
@@ -151,7 +152,7 @@ impl TxGate {
         if self.spec.edca { access as usize } else { 0 }
     }
 
-    /// What would be taken now of an access category.
+    /// How much the device would accept now for an access category.
     pub fn room(&self, now: Instant, access: AccessCategory) -> Room {
         let queue = &self.queues[self.queue_of(access)];
         if now < self.full_until || queue.busy_until.since(now) >= AIR {
@@ -162,8 +163,7 @@ impl TxGate {
         Room::units(most.saturating_sub(queue.frames))
     }
 
-    /// Whether a frame would end in time if it were handed over now. One that would not is counted
-    /// as late.
+    /// Whether a frame would end in time if it were handed over now. If not, it is counted as late.
     pub fn is_in_time(&mut self, now: Instant, frame: &Frame) -> bool {
         let busy_until = self.queues[self.queue_of(frame.options.access)].busy_until;
         let Cost { gap, air, answer } = self.cost(frame);
@@ -173,7 +173,7 @@ impl TxGate {
         in_time
     }
 
-    /// Notes a frame that the device took; `after` is the time after the call.
+    /// Notes a frame that the device accepted; `after` is the time after the call.
     pub fn on_sent(&mut self, after: Instant, frame: &Frame, sequence: u16, guard: Duration) {
         let Cost { gap, air, answer } = self.cost(frame);
         let busy = air + answer;
@@ -206,18 +206,19 @@ impl TxGate {
         });
     }
 
-    /// Notes a frame that took no air.
+    /// Notes a frame that needs no air time.
     pub fn on_passed(&mut self) {
         self.stats.frames_sent += 1;
     }
 
-    /// Notes that the device took no more.
+    /// Notes that the device accepted no more.
     pub fn on_full(&mut self, now: Instant) {
         self.stats.buffer_full += 1;
         self.full_until = now + FULL_PAUSE;
     }
 
-    /// Notes a frame of so many bytes that the device never takes. Returns whether to tell of it.
+    /// Notes a frame of `bytes` bytes that is longer than the device accepts. Returns whether to
+    /// log it.
     pub fn on_too_long(&mut self, now: Instant, bytes: usize) -> bool {
         self.stats.frames_too_long += 1;
         self.stats.longest_not_taken = self.stats.longest_not_taken.max(bytes);
@@ -228,8 +229,9 @@ impl TxGate {
         is_due
     }
 
-    /// Takes the status of a frame. Echoes come in the order of the frames; some drivers number
-    /// QoS frames anew, so one with an unknown number stands for the oldest.
+    /// Handles the transmit status of a frame. Echoes come in the order of the frames. Some drivers
+    /// renumber QoS frames, so an echo with an unknown number is taken for that of the oldest
+    /// frame.
     pub fn on_echo(
         &mut self,
         now: Instant,
@@ -247,7 +249,7 @@ impl TxGate {
         let queue = &mut self.queues[frame.queue];
         queue.frames -= 1;
         if queue.frames == 0 {
-            // A driver that reports before the frame can have been on air frees no air by that.
+            // Drivers that report before the frame can have been on air must not shorten its time.
             queue.busy_until = queue.busy_until.min(now.max(queue.on_air_until));
         }
         self.stats.echoes_after_slot += u64::from(frame.slot_over.is_some_and(|over| now > over));
@@ -281,7 +283,7 @@ impl TxGate {
         if self.has_echo { frame.handed_over.max(frame.ends) + limit } else { frame.ends }
     }
 
-    /// Gives a frame that is through as far as time can tell.
+    /// The next frame that must have been sent by now, or whose echo did not come in time.
     pub fn poll_done(&mut self, now: Instant) -> Option<FrameDone> {
         let oldest = self.outstanding.front()?;
         if self.given_up(oldest) > now {
@@ -301,17 +303,17 @@ impl TxGate {
         Some(FrameDone { id: frame.id, outcome, attempts: 1, air_time: frame.air })
     }
 
-    /// What became of the frames so far.
+    /// The counters so far.
     pub fn stats(&self) -> GateStats {
         self.stats
     }
 
-    /// What one attempt at a frame takes, by the plan.
+    /// The expected times of one attempt at a frame.
     fn cost(&self, frame: &Frame) -> Cost {
         let (spec, phy) = (&self.spec, &self.spec.phy);
         let is_answered = frame.options.ack == AckPolicy::Normal;
         if spec.aggregates() && is_answered && frame.to.is_some() {
-            // It goes in one transmission with others of its neighbour, and is sealed already.
+            // The frame goes into an aggregate with others to its neighbour, and is sealed already.
             let rate = frame.options.rate.unwrap_or(spec.rate);
             let bytes = frame.payload.len().saturating_sub(spec.seal_bytes);
             let air = RadioSpec { rate, ..*spec }.share(bytes);
@@ -407,7 +409,7 @@ mod tests {
         let mut voice = frame(sent, None);
         voice.options.access = AccessCategory::Voice;
         gate.on_sent(at(0), &voice, sent as u16, Duration::ZERO);
-        // Its echo comes first, and frees its own queue alone.
+        // Its echo comes first, and frees only its own queue.
         let done = gate.on_echo(at(1_400), sent as u16, false, 0).expect("the last frame");
         assert_eq!(done.id, UnitId(sent));
         assert!(gate.room(at(0), ACCESS).is_none());

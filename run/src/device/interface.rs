@@ -1,12 +1,12 @@
-//! What an interface of the host is and what it takes, and what is told where that will not do.
+//! Properties of the host's interfaces, and warnings if they will not do.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixDatagram;
 
-/// An MTU that is enough for the frames of all links, unless they are set to longer ones: the
-/// longest data of 802.11.
+/// An MTU, in bytes, that suffices for the frames of all links by default: the longest data of
+/// 802.11.
 const ENOUGH_MTU: usize = 2_304;
 /// Link type of a Wi-Fi card in monitor mode (`ARPHRD_IEEE80211_RADIOTAP`).
 const RADIOTAP: u16 = 803;
@@ -49,12 +49,12 @@ fn ask(interface: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(request) }
 }
 
-/// The MTU to set for frames of so many bytes.
+/// The MTU to set for frames of this length.
 pub fn enough_mtu(bytes: usize) -> usize {
     bytes.max(ENOUGH_MTU)
 }
 
-/// Warns if the frames of a link may have more bytes than an interface takes.
+/// Warns if frames of a link may be longer than the interface's MTU.
 pub(super) fn check_mtu(interface: &str, longest: usize) {
     if let Some(mtu) = mtu(interface).ok().filter(|mtu| *mtu < longest) {
         tracing::warn!(
@@ -65,7 +65,7 @@ pub(super) fn check_mtu(interface: &str, longest: usize) {
     }
 }
 
-/// Tells of a frame of so many bytes that an interface did not take.
+/// Warns that an interface did not accept a frame of this length.
 pub(super) fn tell_too_long(interface: &str, bytes: usize) {
     let mtu = mtu(interface).map_or("shorter".into(), |mtu| mtu.to_string());
     tracing::warn!(
@@ -79,7 +79,7 @@ fn longer(interface: &str, bytes: usize) -> String {
     format!("`ip link set dev {interface} mtu {mtu}`, or send shorter packets")
 }
 
-/// Warns if an interface is down, or is to be a card in monitor mode and is none.
+/// Warns if an interface is down, or should be a card in monitor mode and is none.
 pub(crate) fn check_state(interface: &str, is_monitor: bool) {
     if is_monitor && link_type(interface).is_ok_and(|kind| kind != RADIOTAP) {
         tracing::warn!(
@@ -93,7 +93,7 @@ pub(crate) fn check_state(interface: &str, is_monitor: bool) {
     }
 }
 
-/// What an interface that is down means, and what to do.
+/// The warning about an interface that is down, and what to do.
 pub(crate) fn down(interface: &str) -> String {
     format!("{interface} is down: nothing is sent or heard until `ip link set dev {interface} up`")
 }

@@ -1,6 +1,6 @@
-//! A device that outlives its interface: a card that was unplugged, or whose driver began anew, is
-//! opened again when it is there. Until then its radio has no room, and the node carries on with
-//! the others.
+//! A device that outlives its interface. When a card was unplugged or its driver reloaded, the
+//! device is opened again once the interface is back. Until then its radio has no room, and the
+//! node continues with its other radios.
 
 use std::fmt;
 use std::io;
@@ -13,38 +13,38 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::{Clock, Device, DeviceStatus, unsent};
 
-/// How often an interface that is gone is looked for.
+/// How often to look for an interface that is gone, or whether it is gone.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Opens a device, for the first time or again.
 pub type Open = Box<dyn FnMut() -> io::Result<Box<dyn Device>>>;
 
-/// The device, or what is left of it.
+/// The device, and how to open it again.
 pub struct Lasting {
     clock: Clock,
     open: Open,
-    /// Nothing while the interface is gone.
+    /// `None` while the interface is gone.
     device: Option<Box<dyn Device>>,
-    /// What it had done when its interface was last gone.
+    /// Status of the device when the interface last was gone, with all earlier counters.
     done: DeviceStatus,
-    /// When it is next looked whether the interface is there.
+    /// When to look at the interface again.
     look_at: Instant,
     times_gone: u64,
-    /// Nothing ever comes from it.
+    /// A descriptor that is never readable.
     never: OwnedFd,
 }
 
 impl Lasting {
     /// Opens the device.
     ///
-    /// Fails if it cannot be opened: only one that was there is waited for.
+    /// Fails if it cannot be opened: only an interface that was there once is waited for.
     pub fn open(clock: Clock, mut open: Open) -> io::Result<Self> {
         let (device, done) = (Some(open()?), DeviceStatus::default());
         let never = eventfd(0, EventfdFlags::CLOEXEC)?;
         Ok(Self { clock, open, device, done, look_at: clock.now() + LOOK, times_gone: 0, never })
     }
 
-    /// The interface is gone: what it was given ends, and is not known to have been sent.
+    /// Handles the loss of the interface: frames that it has end, with unknown outcome.
     fn lose(&mut self, why: &dyn fmt::Display, out: &mut Vec<FrameUp>) {
         let Some(mut device) = self.device.take() else { return };
         tracing::warn!("{why}: its radio is silent until the interface is back");
@@ -147,7 +147,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::rc::Rc;
 
-    /// A card that is there or not, and that has one frame under way.
+    /// A card whose interface can disappear, and that has frames outstanding.
     struct Card {
         is_there: Rc<Cell<bool>>,
         bell: UnixStream,
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// What opens the card, while it is there.
+    /// Opens the card while its interface exists.
     fn card(is_there: &Rc<Cell<bool>>) -> Open {
         let is_there = is_there.clone();
         Box::new(move || {

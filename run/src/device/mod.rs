@@ -1,14 +1,14 @@
-//! Devices: what a stack's frames leave by and come from.
+//! Devices: a stack sends and receives its frames through them.
 //!
-//! | device | carries | time of arrival | room |
+//! | device | what it carries | time of arrival from | room by |
 //! |---|---|---|---|
-//! | [`monitor`] | radiotap and 802.11, as a card in monitor mode or the emulated air takes it | the radio's | transmit status, or air time |
-//! | [`ethernet`] | an own EtherType over AF_PACKET | the kernel's | air time |
-//! | [`udp`] | datagrams to known addresses | the kernel's | any, or air time |
+//! | [`monitor`] | 802.11 with radiotap headers | the radio | transmit status, or air time |
+//! | [`ethernet`] | an EtherType of its own, over AF_PACKET | the kernel | air time |
+//! | [`udp`] | datagrams to known addresses | the daemon | its queue, or air time |
 //! | [`tun`] | IP packets of the host | | |
 //!
-//! A daemon has each of them in a [`lasting::Lasting`], which opens it again after its interface
-//! was away.
+//! `monitor` is for cards in monitor mode and for the emulated air. A daemon wraps each device in a
+//! [`lasting::Lasting`], which opens it again after its interface was gone.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,115 +42,115 @@ pub(crate) use clock::{OtherClocks, arrived, other_clocks, timespec};
 pub use gate::{GateStats, TxGate};
 pub use packet::{Arrival, FRAME_BYTES, PacketSocket};
 
-/// Frames that a device takes in at one time, so that a flood cannot starve the rest.
+/// Most frames that a device takes in at one time, so that a flood cannot starve the rest.
 pub const BATCH: usize = 64;
 
-/// A radio as the daemon sees it.
+/// A radio, as the daemon uses it.
 pub trait Device {
-    /// What to wait on until something has come.
+    /// Descriptor to wait on until something was received.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Takes in what has come, at most [`BATCH`] frames, or a few trains of them. Whatever is not a
-    /// frame of ours is counted.
+    /// Appends what was received to `out`: at most [`BATCH`] frames, or a few trains of them. What
+    /// is no frame of ours is counted.
     ///
     /// Fails if the interface is gone.
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()>;
 
-    /// Whether its interface is gone, which one that only receives does not notice.
+    /// Whether its interface is gone. A device that only receives would not notice by itself.
     fn is_gone(&self) -> bool {
         false
     }
 
-    /// By which antenna a frame came that was just received; 0 where that is not known.
+    /// The antenna that received a frame in this turn; 0 if unknown.
     fn antenna(&self, _frame: &ReceivedFrame) -> u8 {
         0
     }
 
-    /// What would be taken now of an access category.
+    /// How much the device would accept now for an access category.
     fn room(&self, now: Instant, access: AccessCategory) -> Room;
 
-    /// Hands a frame over, if it still ends before its deadline by the clock of this moment; one
-    /// that does not, or that the device does not take now, comes back in `out` as late, one that
-    /// it never takes as too long.
+    /// Hands a frame over, if it would end before its deadline when sent now. Otherwise, or if the
+    /// device does not accept it now, it comes back in `out` as late; a frame that is longer than
+    /// the device ever accepts comes back as too long.
     ///
     /// Fails if the interface is gone.
     fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()>;
 
-    /// Lets go of frames that it took and has only gathered: a turn is over.
+    /// Sends frames that it has gathered: a turn is over.
     fn flush(&mut self) {}
 
     /// When [`Device::handle_timeout`] is next due.
     fn poll_timeout(&self, now: Instant) -> Option<Instant>;
 
-    /// Gives back frames that are through as far as time can tell.
+    /// Reports frames as done that must have been sent by now, judging by time.
     fn handle_timeout(&mut self, now: Instant, out: &mut Vec<FrameUp>);
 
-    /// What the device did.
+    /// State and counters of the device.
     fn status(&self) -> DeviceStatus;
 }
 
-/// What a device is to be.
+/// How to set up a device.
 #[derive(Clone, Debug)]
 pub struct DeviceSpec {
     /// The node that it belongs to.
     pub node: NodeId,
-    /// The radio that it stands for.
+    /// The radio that it implements.
     pub radio: RadioSpec,
-    /// Guard of the slots above, to tell when a frame left outside its slot.
+    /// Guard of the node's slots, to tell whether a frame left outside its slot.
     pub guard: Duration,
-    /// Whether the radio reports the end of each frame.
+    /// Whether the radio reports the transmit status of each frame.
     pub transmit_status: bool,
-    /// Most transmissions of a frame that does not say.
+    /// Most transmissions of a frame that does not say how many.
     pub attempts: u8,
-    /// Bytes behind LLC/SNAP of the longest frame that is expected.
+    /// Length of the longest expected frame, in bytes after LLC/SNAP.
     pub longest: usize,
     /// The node's clock.
     pub clock: Clock,
 }
 
 impl DeviceSpec {
-    /// The end of frames that this device has: a node and one of its radios.
+    /// The address of this device in frames: a node and one of its radios.
     pub(crate) fn station(&self) -> (NodeId, RadioId) {
         (self.node, self.radio.id)
     }
 }
 
-/// What a device did.
+/// State and counters of a device.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DeviceStatus {
     /// `"monitor"`, `"ethernet"` or `"udp"`.
     pub kind: &'static str,
     /// Interface or address.
     pub name: String,
-    /// Whether the interface is gone: it is opened again when it is back.
+    /// Whether the interface is gone. It is opened again once it is back.
     pub is_gone: bool,
-    /// Times that it went away.
+    /// How many times the interface was gone.
     pub times_gone: u64,
-    /// What it gives: transmit status, hardware time stamps.
+    /// What it supports: `transmit_status`, `hardware_timestamps`.
     pub capabilities: BTreeMap<&'static str, bool>,
     /// Frames received for this node or overheard.
     pub frames_received: u64,
-    /// Frames with a time stamp of the radio.
+    /// Frames with the radio's own time stamp.
     pub hardware_stamps: u64,
-    /// Times that the radio's clock was found to be set.
+    /// How many times the radio's clock jumped.
     pub clock_jumps: u64,
-    /// What was sent.
+    /// Counters of sent frames.
     pub sent: GateStats,
-    /// What its interface takes in one frame, in bytes, where it has one.
+    /// MTU of its interface in bytes, if it has one.
     pub mtu: Option<usize>,
-    /// Whether its interface is up, where it has one.
+    /// Whether its interface is up, if it has one.
     pub is_up: Option<bool>,
-    /// Who sent the last datagram that came from the address of no neighbour.
+    /// Sender of the last datagram whose address is that of no neighbour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_stranger: Option<SocketAddr>,
-    /// What came and was no frame for us, by kind.
+    /// Received frames that were dropped, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// What the system refused, by kind: frames of ours that were not sent, and `receiving`.
+    /// Errors of the operating system, by kind: frames that could not be sent, and `receiving`.
     pub failed: BTreeMap<&'static str, u64>,
 }
 
 impl DeviceStatus {
-    /// The same with what the device did before it was opened anew.
+    /// The same, with the counters from before it was opened again.
     pub(crate) fn after(mut self, earlier: &Self) -> Self {
         self.frames_received += earlier.frames_received;
         self.hardware_stamps += earlier.hardware_stamps;
@@ -172,26 +172,26 @@ pub(crate) fn count(counters: &mut BTreeMap<&'static str, u64>, kind: &'static s
     *counters.entry(kind).or_default() += 1;
 }
 
-/// An error that names what it happened to.
+/// An error with the name of what it concerns.
 pub(crate) fn named(error: io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// A frame that was not sent.
+/// The event for a frame that was not sent.
 pub(crate) fn unsent(frame: &Frame, outcome: FrameOutcome) -> FrameUp {
     FrameUp::Done(FrameDone { id: frame.id, outcome, attempts: 0, air_time: Duration::ZERO })
 }
 
-/// Whether an interface refused a frame because it takes none that are so long.
+/// Whether an interface refused a frame because it is longer than the MTU.
 pub(crate) fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMSGSIZE)
 }
 
-/// What is counted where the system gives nothing that came.
+/// The counter of errors in receiving.
 pub(crate) const RECEIVING: &str = "receiving";
 
-/// What to count for an error that may pass by itself: the interface is down for now, or refused
-/// this one frame.
+/// The counter for an error that may be temporary: the interface is down, or refused this one
+/// frame.
 ///
 /// Fails with the error if the interface is gone.
 pub(crate) fn passing(error: io::Error, interface: &str) -> io::Result<&'static str> {

@@ -1,9 +1,10 @@
 //! A Wi-Fi card in monitor mode: 802.11 frames with radiotap headers over AF_PACKET.
 //!
-//! What Linux's mac80211 does with injected frames was measured on `mac80211_hwsim`: every frame
-//! carries its rate (else it goes at the lowest), no-ack and retries are never asked for together,
-//! copies of type "outgoing" are dropped (else each frame counts twice), and an echo has transmit
-//! flags but neither time stamp nor signal. The emulated air speaks the same over a veth pair.
+//! How Linux's mac80211 handles injected frames was measured with `mac80211_hwsim`. Every frame
+//! carries its rate (otherwise the lowest is used), and never asks for no-ack and retries together.
+//! Copies of type "outgoing" are dropped (otherwise each frame counts twice). An echo has transmit
+//! flags, but neither time stamp nor signal. The emulated air behaves in the same way over a veth
+//! pair.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -41,7 +42,7 @@ impl Monitor {
             io::Error::new(error.kind(), format!("{error} (`{make}` makes one of the first card)"))
         })?;
         if !spec.transmit_status {
-            // Without an echo the send buffer is the card's only word on room: keep it short.
+            // Without echoes only the send buffer tells whether there is room: keep it short.
             socket.set_send_buffer(20_000)?;
         }
         interface::check_mtu(interface, injected_bytes(&spec.radio.phy, spec.longest));

@@ -1,4 +1,4 @@
-//! What a process with deadlines asks of Linux beside devices.
+//! Requests to Linux that a process with deadlines makes, apart from devices.
 
 use std::io;
 use std::mem::size_of;
@@ -9,10 +9,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Priority under `SCHED_FIFO`: above ordinary processes, below the kernel's own threads.
 const PRIORITY: i32 = 50;
 
-/// Asks for wake-ups on time: timers without slack, and `SCHED_FIFO` where it is allowed. Returns
-/// whether it is.
+/// Asks for punctual wake-ups: timers without slack, and `SCHED_FIFO` if permitted. Returns whether
+/// it is.
 ///
-/// The caller must sleep between its deadlines: a real-time process that spins is stopped by the
+/// The caller must sleep between its deadlines: a realtime process that spins is stopped by the
 /// kernel for 50 ms of every second.
 pub fn ask_for_punctuality() -> bool {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -21,30 +21,30 @@ pub fn ask_for_punctuality() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) == 0 }
 }
 
-/// Has this thread run as ordinary processes do, whatever the one does that made it.
+/// Makes this thread an ordinary one, even if it was started by a realtime thread.
 pub fn be_like_others() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: as above. That it may be less is never refused.
+    // SAFETY: as above. Lowering the priority is always permitted.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) };
 }
 
-/// Has this thread run only where nothing else wants to. Returns whether it does.
+/// Makes this thread run only when nothing else wants to. Returns whether that worked.
 pub fn yield_to_all() -> bool {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: as above.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) == 0 }
 }
 
-/// Descriptors that a process with sockets for programs may need.
+/// Descriptors that a daemon with many sockets may need.
 const DESCRIPTORS: u64 = 1 << 16;
 
-/// Has as many descriptors as are allowed without asking anybody: many systems begin with fewer
-/// than a daemon gives sockets.
+/// Raises the limit of descriptors as far as is permitted: on many systems it is lower at first
+/// than the number of sockets that a daemon offers.
 pub fn ask_for_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.map_or(DESCRIPTORS, |maximum| maximum.min(DESCRIPTORS));
     if limit.current.is_some_and(|current| current < most) {
-        // Without them there are fewer sockets.
+        // Without this there are fewer sockets.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
     }
 }
@@ -70,7 +70,7 @@ pub fn usage() -> Usage {
     Usage { cpu_s: secs(usage.ru_utime) + secs(usage.ru_stime), memory_kb: usage.ru_maxrss as u64 }
 }
 
-/// Has this process killed when its parent dies, so that nothing outlives a lab.
+/// Makes the kernel kill this process when its parent dies, so that nothing outlives a lab.
 pub fn die_with_parent(parent: u32) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     // The parent may have died before the call.
@@ -78,16 +78,16 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
     if now == parent { Ok(()) } else { Err(io::Error::other("the parent process is gone")) }
 }
 
-/// Gives this process namespaces of its own.
+/// Moves this process into new namespaces.
 ///
-/// To be called before the process has other threads.
+/// Must be called before the process has other threads.
 pub fn unshare(namespaces: rustix::thread::UnshareFlags) -> io::Result<()> {
     // SAFETY: the callers ask for namespaces alone (never `CLONE_FILES` or `CLONE_FS` of a process
     // with threads), which changes nothing that Rust relies on.
     unsafe { rustix::thread::unshare_unsafe(namespaces) }.map_err(Into::into)
 }
 
-/// Segments that a TCP socket has sent again, as `TCP_INFO` tells it.
+/// Segments that a TCP socket has retransmitted, from `TCP_INFO`.
 pub fn tcp_retransmissions(socket: BorrowedFd<'_>) -> Option<u64> {
     let mut info = std::mem::MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -105,8 +105,8 @@ pub fn tcp_retransmissions(socket: BorrowedFd<'_>) -> Option<u64> {
     Some(u64::from(info.tcpi_total_retrans))
 }
 
-/// The kernel's cookie of the network namespace that a socket was made in: a number that no other
-/// namespace gets until the machine starts anew. `None` before Linux 5.14.
+/// The kernel's cookie of the network namespace in which a socket was made. No other namespace gets
+/// it until the machine is restarted. `None` before Linux 5.14.
 pub fn namespace_cookie(socket: BorrowedFd<'_>) -> Option<u64> {
     let mut cookie = 0_u64;
     let mut length = size_of::<u64>() as libc::socklen_t;

@@ -1,4 +1,4 @@
-//! AF_PACKET sockets: frames of one interface as they are, with the kernel's time of arrival.
+//! AF_PACKET sockets: raw frames of one interface, with the kernel's time of arrival.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration as StdDuration;
 
-/// Longest frame: the largest MPDU of 802.11 with a long radiotap header.
+/// Longest frame, in bytes: the largest MPDU of 802.11 with a long radiotap header.
 pub const FRAME_BYTES: usize = 4096;
-/// Send and receive buffers, in bytes: some hundred frames.
+/// Size of the receive buffer, in bytes: some hundred frames.
 const BUFFER_BYTES: libc::c_int = 1 << 20;
 
 /// A raw socket on one interface.
@@ -17,14 +17,14 @@ pub struct PacketSocket {
     fd: OwnedFd,
 }
 
-/// One frame as it came.
+/// A received frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// Its length in the buffer, in bytes.
     pub length: usize,
-    /// When the kernel got it, on `CLOCK_REALTIME`.
+    /// When the kernel received it, by `CLOCK_REALTIME`.
     pub stamp: Option<StdDuration>,
-    /// Whether this is a copy of a frame that another socket of this host sent.
+    /// Whether it is a copy of a frame that another socket of this host sent.
     pub outgoing: bool,
 }
 
@@ -33,11 +33,11 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 impl PacketSocket {
-    /// Opens a socket for the frames of `protocol` (an EtherType) or for all where it is `None`.
+    /// Opens a socket for frames of `protocol` (an EtherType), or for all if it is `None`.
     ///
     /// Fails without the right to open raw sockets, or if the interface does not exist.
     pub fn open(interface: &str, protocol: Option<u16>) -> io::Result<Self> {
-        // Asked by another socket: to close a packet socket takes the kernel milliseconds.
+        // Ask over another socket: closing a packet socket takes the kernel milliseconds.
         let any = UnixDatagram::unbound()?;
         let index = rustix::net::netdevice::name_to_index(&any, interface).map_err(|error| {
             io::Error::new(
@@ -47,7 +47,7 @@ impl PacketSocket {
         })?;
         let protocol = protocol.unwrap_or(libc::ETH_P_ALL as u16).to_be();
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // Of no protocol until it is bound, so that frames of other interfaces do not come.
+        // No protocol until it is bound, so that frames of other interfaces do not arrive.
         // SAFETY: plain system call without pointers; the result is checked.
         let fd = checked(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
         // SAFETY: `fd` was just opened and belongs to nobody else.
@@ -55,12 +55,12 @@ impl PacketSocket {
         let socket = Self { fd };
         socket.bind(index, protocol)?;
         socket.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        // Larger buffers are a wish: the limit of the system holds.
+        // A larger buffer is optional: the system may limit it.
         let _ = socket.set_option(libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_BYTES);
         Ok(socket)
     }
 
-    /// Limits what may wait in the device: a full buffer is a sign that there is no room.
+    /// Limits how much may wait in the device: a full buffer then means that there is no room.
     pub fn set_send_buffer(&self, bytes: i32) -> io::Result<()> {
         self.set_option(libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
     }
@@ -79,7 +79,7 @@ impl PacketSocket {
         checked(bound).map(drop)
     }
 
-    /// Whether the interface is gone for good: another of its name is another one.
+    /// Whether the interface is gone for good: a new one of the same name does not count.
     pub fn is_gone(&self) -> bool {
         // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
         let mut address: libc::sockaddr_ll = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -105,7 +105,7 @@ impl PacketSocket {
         checked(set).map(drop)
     }
 
-    /// Takes the next frame; `None` if none is there.
+    /// The next received frame; `None` if there is none.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
         // SAFETY: all-zero bytes are a valid `sockaddr_ll` and a valid `msghdr`.
         let mut from: libc::sockaddr_ll = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -135,7 +135,7 @@ impl PacketSocket {
         }))
     }
 
-    /// Hands a frame over. `false` means that the device takes no more for now.
+    /// Hands a frame over. `false` means that the device accepts no more for now.
     pub fn send(&self, frame: &[u8]) -> io::Result<bool> {
         match rustix::net::send(&self.fd, frame, rustix::net::SendFlags::empty()) {
             Ok(_) => Ok(true),
@@ -145,12 +145,12 @@ impl PacketSocket {
     }
 }
 
-/// The kernel's time stamp among the control messages.
+/// The kernel's time stamp, from the control messages.
 fn stamp(message: &libc::msghdr) -> Option<StdDuration> {
     // SAFETY: `message` was filled by `recvmsg`, and its control buffer is alive.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !header.is_null() {
-        // SAFETY: a header that is not null lies inside the control buffer, and its data behind it.
+        // SAFETY: a header that is not null lies inside the control buffer, and its data after it.
         let (level, kind, data) =
             unsafe { ((*header).cmsg_level, (*header).cmsg_type, libc::CMSG_DATA(header)) };
         if level == libc::SOL_SOCKET && kind == libc::SCM_TIMESTAMPNS {

@@ -1,5 +1,5 @@
-//! The signals that end a program as something to wait on (signalfd), so that it ends between two
-//! steps: SIGTERM, SIGINT, and SIGHUP, as when a session closes.
+//! The signals that end a program, as a descriptor to wait on (signalfd), so that the program ends
+//! between two steps: SIGTERM, SIGINT, and SIGHUP, as when a session closes.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,7 +13,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes over SIGTERM, SIGINT, and SIGHUP unless that is ignored (`nohup`), for the calling
+    /// Takes over SIGTERM and SIGINT, and SIGHUP unless it is ignored (`nohup`), for the calling
     /// thread and the threads that it starts, until this is dropped.
     ///
     /// Fails if the process has no file descriptors left.
@@ -45,11 +45,11 @@ impl Signals {
         }
     }
 
-    /// Takes a signal that has come, if one has. Returns its number.
+    /// The number of a signal that has arrived, if one has.
     pub fn poll(&self) -> io::Result<Option<u8>> {
         let mut buffer = [0_u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.fd, &mut buffer) {
-            // The number stands first (signalfd(2)), in four bytes, and is below 65.
+            // The number comes first (signalfd(2)), in four bytes, and is below 65.
             Ok(length) if length > 0 => {
                 let number = u32::from_ne_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]);
                 Ok(Some(number as u8))
@@ -60,7 +60,7 @@ impl Signals {
     }
 }
 
-/// What a signal that ends a program is called.
+/// Name of a signal that ends a program, for the log.
 pub fn name(signal: u8) -> &'static str {
     match i32::from(signal) {
         libc::SIGTERM => "SIGTERM",

@@ -1,4 +1,4 @@
-//! The virtual interface of a node: IP packets to and from the host's own stack.
+//! The virtual interface of a node, which exchanges IP packets with the host's own stack.
 
 use std::fs;
 use std::io;
@@ -12,27 +12,27 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 
 use super::named;
 
-/// Largest IP packet: what every link of farhop carries in one frame.
+/// Largest IP packet, in bytes, that every link of farhop carries in one frame.
 pub const MTU: u16 = 1500;
-/// What IPv6 wants of each interface (RFC 8200, section 5).
+/// Smallest MTU that IPv6 permits (RFC 8200, section 5).
 pub const LEAST_MTU: u16 = 1280;
-/// Packets of the host that wait in the kernel until they are taken: what a window of TCP lets go
-/// at once, when the acknowledgements of a slot have come. All are taken as soon as there is time,
-/// so that no queue stands there. The usual 500 are less than a slot of fast radios.
+/// How many packets of the host may wait in the kernel: as many as a TCP window releases at once,
+/// when the acknowledgements of a slot have come. All are read as soon as there is time, so that no
+/// queue builds up. The default of 500 is less than fast radios send in a slot.
 const BURST: u32 = 4_096;
-/// Name of the interface, where nothing else is asked for.
+/// Default name of the interface.
 pub const NAME: &str = "farhop0";
-/// Longest name of an interface (`IFNAMSIZ`, with the zero behind it).
+/// Longest name of an interface, in bytes (`IFNAMSIZ` without the terminating zero).
 const NAME_BYTES: usize = 15;
 
-/// What passed the interface.
+/// Counters of the interface.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct TunStats {
     /// IP packets from the host.
     pub from_host: u64,
     /// IP packets to the host.
     pub to_host: u64,
-    /// Those that the host did not take.
+    /// IP packets that the host refused.
     pub refused: u64,
 }
 
@@ -45,11 +45,10 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes the interface, with the node's addresses, and takes it up. It takes packets of up to
-    /// `mtu` bytes.
+    /// Makes the interface, gives it the node's addresses and an MTU of `mtu`, and sets it up.
     ///
-    /// Fails where no interface can have this name, there is no `/dev/net/tun`, or no right to use
-    /// it.
+    /// Fails if the name is not valid, there is no `/dev/net/tun`, or the right to use it is
+    /// missing.
     pub fn open(name: &str, node: NodeId, plan: AddressPlan, mtu: u16) -> io::Result<Self> {
         check_name(name)?;
         let device = DeviceBuilder::new()
@@ -58,25 +57,25 @@ impl Tun {
             .ipv4(plan.ipv4(node), AddressPlan::IPV4_PREFIX, None)
             .build_sync()
             .map_err(|error| explain(error, name))?;
-        // Else the kernel forgets it when somebody takes the interface down. Where there is no
-        // such file there is no IPv6.
+        // Otherwise the kernel removes the address when the interface is set down. Without IPv6
+        // there is no such file.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/keep_addr_on_down"), "1");
         if let Err(error) = device.add_address_v6(plan.ipv6(node), AddressPlan::IPV6_PREFIX) {
             tracing::warn!("{name}: only IPv4, for it takes no address of IPv6 ({error})");
         }
-        // In a lab of an ordinary user this is nobody's right.
+        // In a lab of an ordinary user nobody may do this.
         let _ = device.set_tx_queue_len(BURST);
         device.set_nonblocking(true)?;
         Ok(Self { device, name: name.into(), buffer: vec![0; 65_536], stats: TunStats::default() })
     }
 
-    /// What to wait on until the host has sent something.
+    /// Descriptor to wait on until the host has sent something.
     pub fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor belongs to `self.device`, which lives as long as the borrow.
         unsafe { BorrowedFd::borrow_raw(self.device.as_raw_fd()) }
     }
 
-    /// Takes the host's next IP packet.
+    /// The host's next IP packet, if there is one.
     pub fn receive(&mut self) -> io::Result<Option<Bytes>> {
         match self.device.recv(&mut self.buffer) {
             Ok(length) => {
@@ -93,7 +92,7 @@ impl Tun {
     pub fn send(&mut self, packet: &[u8]) {
         match self.device.send(packet) {
             Ok(_) => self.stats.to_host += 1,
-            // Not an IP packet, or the interface is down: nobody's fault that can be mended here.
+            // It is no IP packet, or the interface is down: nothing to be done about it here.
             Err(_) => self.stats.refused += 1,
         }
     }
@@ -103,14 +102,14 @@ impl Tun {
         &self.name
     }
 
-    /// What passed.
+    /// Counters of the interface.
     pub fn stats(&self) -> TunStats {
         self.stats
     }
 }
 
-/// Refuses what no interface can be called (`dev_valid_name`), and what the kernel would put a
-/// name of its own in the place of.
+/// Refuses names that no interface can have (`dev_valid_name`), and those that the kernel would
+/// replace by a name of its own.
 pub fn check_name(name: &str) -> io::Result<()> {
     let is_wrong = |c: char| c.is_whitespace() || c.is_control() || "/:%".contains(c);
     let what = match name {
@@ -127,7 +126,7 @@ pub fn check_name(name: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{message}: {help}")))
 }
 
-/// Tells of an interface that takes shorter packets than usual.
+/// Warns if the interface's MTU is smaller than usual.
 pub(crate) fn check_mtu(name: &str, mtu: u16) {
     if mtu < MTU {
         tracing::warn!(
@@ -138,8 +137,8 @@ pub(crate) fn check_mtu(name: &str, mtu: u16) {
     }
 }
 
-/// Warns of routes of other interfaces within the network of the nodes: what is for a node may go
-/// there, and nobody hears of it.
+/// Warns of routes of other interfaces within the subnet of the nodes: packets for a node could go
+/// there unnoticed.
 pub(crate) fn check_routes(name: &str, plan: AddressPlan) {
     let table = fs::read_to_string("/proc/net/route").unwrap_or_default();
     for (interface, network, bits) in routes_within(&table, name, plan) {
@@ -154,8 +153,8 @@ pub(crate) fn check_routes(name: &str, plan: AddressPlan) {
     }
 }
 
-/// Interface, network and length of the prefix of those routes in a `/proc/net/route` that take
-/// packets for nodes: as long as that of the nodes' network, or longer.
+/// Interface, network and prefix length of those routes in a `/proc/net/route` that take packets
+/// for nodes: their prefixes are as long as that of the nodes' subnet, or longer.
 fn routes_within(table: &str, name: &str, plan: AddressPlan) -> Vec<(String, Ipv4Addr, u32)> {
     let number = |field: &&str| u32::from_str_radix(field, 16).ok().map(u32::from_be);
     let own_mask = u32::MAX << (32 - u32::from(AddressPlan::IPV4_PREFIX));
@@ -181,7 +180,7 @@ fn explain(error: io::Error, name: &str) -> io::Error {
             "no right to make a TUN interface: run as root, with CAP_NET_ADMIN, and with \
              /dev/net/tun readable and writable"
         }
-        // What the kernel says of an interface that is no TUN.
+        // The kernel's error if the interface is no TUN.
         io::ErrorKind::InvalidInput => {
             "another interface has that name already, which is no TUN: choose another name"
         }
@@ -197,7 +196,8 @@ mod tests {
 
     #[test]
     fn routes_of_others_within_the_network_of_the_nodes_are_found() {
-        // As a kernel on a little-endian processor prints it: the bytes of addresses from the last.
+        // As a kernel on a little-endian processor prints it: the bytes of addresses in reverse
+        // order.
         let table = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\n\
             eth0\t00000000\t0101A8C0\t0003\t0\t0\t0\t00000000\t0\n\
             eth0\t0000420A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\n\

@@ -1,4 +1,4 @@
-//! What `ethernet` and `udp` share: a small header that names the ends, and room by air time.
+//! What `ethernet` and `udp` share: a short header with sender and receiver, and room by air time.
 //!
 //! | bytes | |
 //! |---|---|
@@ -20,7 +20,7 @@ const EVERYBODY: u16 = 0xffff;
 /// Length of the header, in bytes.
 pub(crate) const HEADER_BYTES: usize = 8;
 
-/// The part of such a device that knows nothing of sockets.
+/// The part of such a device that is independent of sockets.
 #[derive(Debug)]
 pub(super) struct Tunnel {
     pub(super) spec: DeviceSpec,
@@ -36,7 +36,7 @@ impl Tunnel {
         Self { gate, spec, frames_received: 0, dropped: BTreeMap::new(), failed: BTreeMap::new() }
     }
 
-    /// The header of a frame.
+    /// Header of a frame.
     pub(super) fn header(&self, frame: &Frame) -> [u8; HEADER_BYTES] {
         let to = frame.to.map_or(EVERYBODY, |to| to.0);
         let [[a, b], [c, d], [e, f]] =
@@ -50,7 +50,7 @@ impl Tunnel {
         out.extend_from_slice(&frame.payload);
     }
 
-    /// Takes a frame with its header; what is not one of ours is counted.
+    /// Handles a frame with its header; what is no frame of ours is counted.
     pub(super) fn take(&mut self, packet: &[u8], host: Instant) -> Option<FrameUp> {
         match self.decode(packet, host) {
             Ok(event) => {
@@ -81,7 +81,8 @@ impl Tunnel {
             to: (to != EVERYBODY).then_some(NodeId(to)),
             protocol: EtherType(word(6)),
             payload: Bytes::copy_from_slice(payload),
-            // A frame here takes no time: it came when on a radio it would have begun.
+            // A frame here takes no time: the time of arrival is when it would have begun on a
+            // radio.
             started: host,
             rate: radio.rate,
             signal: None,
@@ -95,7 +96,7 @@ impl Tunnel {
         count(&mut self.dropped, kind);
     }
 
-    /// Counts what the system refused.
+    /// Counts an error of the operating system.
     pub(super) fn count_failed(&mut self, kind: &'static str) {
         count(&mut self.failed, kind);
     }

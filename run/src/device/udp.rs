@@ -1,8 +1,7 @@
-//! UDP datagrams to neighbours at known addresses; broadcast goes to each of them.
+//! UDP datagrams to neighbours at known addresses; a broadcast is sent to each of them.
 //!
-//! A socket has no air that frames would have to wait for. Unless it is to send as slowly as the
-//! radio that it stands for, it takes what it is given, and gives it to the kernel in trains at the
-//! end of a turn.
+//! Frames need not wait for air. Unless the socket is paced like the radio that it stands for, it
+//! accepts what it is given, and hands it to the kernel in trains at the end of a turn.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -20,19 +19,19 @@ use super::datagrams::{Datagrams, TRAIN_BYTES, TRAIN_DATAGRAMS};
 use super::tunnel::{HEADER_BYTES, Tunnel};
 use super::{Device, DeviceSpec, DeviceStatus, named, unsent};
 
-/// Bytes of a block in a frame that fits into a datagram of a wire with an MTU of 1,500: besides
-/// them are IPv6 and UDP (48), our header (8), the seal (24), and within it IPv4, UDP and the
-/// header of blocks (52).
+/// Bytes of a block in a frame that fits into a datagram with an MTU of 1,500. To these come IPv6
+/// and UDP (48), our header (8), the seal (24), and inside it IPv4, UDP and the header of blocks
+/// (52).
 pub(crate) const SEALED_FRAME_BYTES: u16 = 1_368;
-/// Frames that may wait for the kernel.
+/// Most frames that wait for the kernel.
 const WAITING: usize = 256;
-/// Addresses of the host that are listed where one of them is wanted.
+/// Most addresses of the host that an error message lists.
 const LISTED: usize = 8;
 
-/// What a socket is bound to, and who is at its other ends.
+/// The addresses of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpSpec {
-    /// Own address.
+    /// Address that it is bound to.
     pub bind: SocketAddr,
     /// Addresses of the neighbours.
     pub peers: BTreeMap<NodeId, SocketAddr>,
@@ -52,7 +51,7 @@ pub struct Udp {
     last_stranger: Option<SocketAddr>,
 }
 
-/// A frame for a neighbour.
+/// A frame that waits to be sent to a neighbour.
 #[derive(Debug)]
 struct Waiting {
     to: NodeId,
@@ -69,7 +68,7 @@ impl Waiting {
 impl Udp {
     /// Binds the socket.
     ///
-    /// Fails if the address is not one of this host or its port is taken.
+    /// Fails if the host does not have the address, or its port is taken.
     pub fn open(udp: &UdpSpec, spec: DeviceSpec) -> io::Result<Self> {
         let UdpSpec { bind, ref peers, is_paced } = *udp;
         let socket = UdpSocket::bind(bind).map_err(|error| explain(&error, bind))?;
@@ -85,7 +84,7 @@ impl Udp {
         })
     }
 
-    /// Has a frame wait for [`Udp::transmit`]; one for all waits once for each neighbour.
+    /// Queues a frame for [`Udp::transmit`], a broadcast once for each neighbour.
     fn put(&mut self, frame: Frame) {
         let (header, payload) = (self.tunnel.header(&frame), frame.payload);
         match frame.to {
@@ -100,8 +99,8 @@ impl Udp {
         }
     }
 
-    /// Sends what waits; `None` that the kernel takes no more. A peer that is not there is no error
-    /// of ours.
+    /// Sends the waiting frames; `None` if the kernel accepts no more. Unreachable neighbours are
+    /// counted, and are no error.
     fn transmit(&mut self) -> Option<()> {
         while let Some(first) = self.waiting.front() {
             let (to, each) = (first.to, first.length());
@@ -114,7 +113,7 @@ impl Udp {
             let mut outcome = self.socket.send(address, &parts, each);
             if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
             {
-                // That was said of an earlier datagram, and this one was not sent for it.
+                // The error is of an earlier datagram, and kept this one from being sent.
                 self.tunnel.count_failed("unreachable");
                 outcome = self.socket.send(address, &parts, each);
             }
@@ -128,7 +127,7 @@ impl Udp {
         Some(())
     }
 
-    /// How many of those that wait are a train.
+    /// How many of the first waiting frames form a train.
     fn train(&self) -> usize {
         let (mut count, mut bytes) = (0, 0);
         let Some((to, each)) = self.waiting.front().map(|first| (first.to, first.length())) else {
@@ -147,7 +146,7 @@ impl Udp {
         count
     }
 
-    /// Sends a frame that takes the air of its radio.
+    /// Sends a frame that uses air time of its radio.
     fn send_paced(&mut self, frame: &Frame, out: &mut Vec<FrameUp>) {
         let now = self.tunnel.spec.clock.now();
         if !self.tunnel.gate.is_in_time(now, frame) {
@@ -182,7 +181,7 @@ impl Device for Udp {
             }
         });
         match received {
-            // An earlier datagram found nobody: the peer is not up.
+            // An earlier datagram reached nobody: the neighbour's daemon does not run.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(named(error, &self.bound.to_string())),
@@ -206,7 +205,7 @@ impl Device for Udp {
         let (id, outcome) = (frame.id, FrameOutcome::Sent);
         self.put(frame);
         self.tunnel.gate.on_passed();
-        // It waits here for the end of the turn, and nowhere for air.
+        // The frame waits only for the end of the turn, and not for air.
         out.push(FrameUp::Done(FrameDone { id, outcome, attempts: 1, air_time: Duration::ZERO }));
         Ok(())
     }
@@ -235,7 +234,7 @@ impl Device for Udp {
     }
 }
 
-/// Why a socket cannot have this address, and what would be right.
+/// Explains why a socket cannot be bound to this address, and what to do.
 fn explain(error: &io::Error, bind: SocketAddr) -> io::Error {
     let help = match error.kind() {
         io::ErrorKind::AddrNotAvailable => {
@@ -257,7 +256,7 @@ fn explain(error: &io::Error, bind: SocketAddr) -> io::Error {
     io::Error::new(error.kind(), format!("{bind}: {help} `bind` ({error})"))
 }
 
-/// Addresses of this host but for those of the loopback, as the kernel lists them.
+/// Addresses of this host, without those of the loopback, as the kernel lists them.
 fn own_addresses(is_ipv4: bool) -> String {
     let read = |file| fs::read_to_string(file).unwrap_or_default();
     if is_ipv4 {
@@ -278,7 +277,7 @@ fn ipv4_of(trie: &str) -> String {
     listed(found)
 }
 
-/// The addresses in an `if_inet6`: 32 digits begin each line.
+/// The addresses in an `if_inet6`: each line begins with 32 digits.
 fn ipv6_of(table: &str) -> String {
     let address = |line: &str| {
         let bits = u128::from_str_radix(line.split_whitespace().next()?, 16).ok()?;
@@ -323,7 +322,7 @@ mod tests {
         }
     }
 
-    /// Node 1 with the neighbours 2 and 3, which know it.
+    /// Node 1 with its neighbours 2 and 3, which have its address.
     fn neighbours() -> (Udp, [Udp; 2]) {
         let port = || {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -373,7 +372,7 @@ mod tests {
 
     #[test]
     fn frames_that_could_not_be_sent_are_not_counted_as_frames_of_others() {
-        // No way leads there from the loopback.
+        // There is no route to this address from the loopback.
         let far = "192.0.2.7:4850".parse().expect("an address");
         let bind = "127.0.0.1:0".parse().expect("an address");
         let udp = UdpSpec { bind, peers: [(NodeId(2), far)].into(), is_paced: false };

@@ -14,35 +14,36 @@ use crate::blocks::{
     Coming, Consignment, Office, Task, inbox_folder, modified_ns, open_file, random, whole_file,
 };
 
-/// Files on their way from here, and files that came and were not fetched, at most.
+/// Most files from here that are on the list; the oldest finished one makes room for a new one.
 const FILES: usize = 256;
-/// Files that came and are over, of which something is kept.
+/// Most records of files that arrived and are finished.
 const REMEMBERED: usize = 1_024;
-/// After so long a block that could not be read is tried again.
+/// Time after which a block that could not be read is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// A file that is sent from here.
 struct Trip {
     file: Outgoing,
-    /// The block that is read next.
+    /// Number of the block that is read next.
     next: u32,
     is_reading: bool,
-    /// When that is tried again, if it could not be read.
+    /// When to read again, if the block could not be read.
     due: Option<Instant>,
-    /// Whether it is written down.
+    /// Whether the file is recorded on disk.
     is_kept: bool,
-    /// Blocks that arrived before others.
+    /// Blocks that arrived before an earlier one.
     early: BTreeSet<u32>,
 }
 
 impl Trip {
-    /// Whether its next block can be read.
+    /// Whether its next block can be read now.
     fn is_ready(&self, now: Instant) -> bool {
         let is_due = self.due.is_none_or(|due| due <= now);
         self.file.state == State::Moving && !self.is_reading && is_due
     }
 
-    /// Bytes behind those that arrived that are on their way or came before others, about.
+    /// Approximate number of bytes, after those that arrived, that are on their way or arrived
+    /// before earlier ones.
     fn under_way(&self, office: &Office, hop: &Hop) -> u64 {
         let Self { file, early, .. } = self;
         let early = early.iter().filter_map(|number| file.part(*number));
@@ -52,7 +53,7 @@ impl Trip {
     }
 }
 
-/// What the sender of a file is told where its destination does not take it.
+/// The reason for the sender of a file that its destination refused.
 fn why_refused(to: &str, refusal: Refusal) -> String {
     match refusal {
         Refusal::Unsaid | Refusal::Unusable => {
@@ -67,7 +68,7 @@ fn why_refused(to: &str, refusal: Refusal) -> String {
     }
 }
 
-/// Whether a file that came is over: nothing of it is here any more.
+/// Whether a file that arrived is finished: no bytes of it are here any more.
 fn is_past(file: &&Incoming) -> bool {
     matches!(file.state, State::Fetched | State::Failed(_))
 }
@@ -75,22 +76,22 @@ fn is_past(file: &&Incoming) -> bool {
 /// The files of a daemon.
 pub(crate) struct Courier {
     trips: BTreeMap<u32, Trip>,
-    /// How many were sent from here so far.
+    /// How many files were sent from here so far.
     sent: u64,
-    /// The last of them of which a block was read: the one after it is the first to be read next.
+    /// The file of which a block was last read; the next one in the order has its turn first.
     latest: u32,
-    /// Those that are over, as they ended; first those from before this daemon began, as they were
-    /// sent.
+    /// Finished files, in the order in which they finished; those from before this daemon started
+    /// come first, in the order in which they were sent.
     over: VecDeque<u32>,
     incoming: BTreeMap<String, Incoming>,
-    /// Those that are over, as they ended, and some that are forgotten.
+    /// Finished files, in the order in which they finished; some may be forgotten already.
     incoming_over: VecDeque<String>,
-    /// Those that were fetched, until that is written down.
+    /// Files that were fetched, until that is recorded on disk.
     fetched: BTreeSet<String>,
 }
 
 impl Courier {
-    /// Goes on with these files.
+    /// Continues with these files.
     pub(crate) fn build(outgoing: Vec<Outgoing>, incoming: Vec<Incoming>) -> Self {
         let trip = |file: Outgoing| {
             let (is_reading, due, is_kept, early) = (false, None, true, BTreeSet::new());
@@ -98,7 +99,7 @@ impl Courier {
         };
         let is_over = |file: &&Outgoing| file.state != State::Moving;
         let mut outgoing = outgoing;
-        // Their numbers say nothing of their age.
+        // The numbers of files do not tell their age.
         outgoing.sort_by_key(Outgoing::age);
         Self {
             sent: outgoing.last().map_or(0, |file| file.before + 1),
@@ -111,7 +112,7 @@ impl Courier {
         }
     }
 
-    /// Has read what the machine has room for.
+    /// Asks the clerk to read the blocks for which the machine has room.
     pub(crate) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop) {
         let mut trips: Vec<&mut Trip> = self.trips.values_mut().collect();
         let next = trips.partition_point(|trip| trip.file.local <= self.latest);
@@ -129,12 +130,12 @@ impl Courier {
         }
     }
 
-    /// Whether a file that is sent from here has this number.
+    /// Whether this is the number of a file from here.
     pub(crate) fn has(&self, local: u32) -> bool {
         self.trips.contains_key(&local)
     }
 
-    /// A file that comes here stands as told now.
+    /// Notes the present state of a file that arrives here.
     pub(crate) fn on_stands(&mut self, office: &Office, file: Incoming) {
         if is_past(&&file) {
             self.incoming_over.push_back(file.id());
@@ -143,14 +144,15 @@ impl Courier {
         self.forget_old(office);
     }
 
-    /// How a file stands that is sent from here is written down.
+    /// The state of a file that is sent from here was recorded.
     pub(crate) fn on_noted(&mut self, local: u32) {
         if let Some(trip) = self.trips.get_mut(&local) {
             trip.is_kept = true;
         }
     }
 
-    /// It cannot be written down. What was before goes on, and only repeats more after a crash.
+    /// The state could not be recorded. If the file itself is recorded it continues, and would only
+    /// repeat more blocks after a crash.
     pub(crate) fn on_not_noted(&mut self, office: &Office, hop: &mut Hop, local: u32) {
         if self.trips.get(&local).is_some_and(|trip| !trip.is_kept) {
             let why = "the daemon here cannot keep it; its status says why";
@@ -177,7 +179,8 @@ impl Courier {
         hop.push(now, BlockId { flow, number }, trip.file.to, is_last, frames);
     }
 
-    /// It could not be read, and is tried again later. Until then the memory is for others.
+    /// The block could not be read, and is tried again later. Until then its memory is free for
+    /// others.
     pub(crate) fn on_not_read(
         &mut self,
         office: &Office,
@@ -190,7 +193,7 @@ impl Courier {
         hop.release(trip.file.flow(office.node));
     }
 
-    /// Ends a file that is sent from here.
+    /// Ends a file that is sent from here, with this reason.
     fn fail(&mut self, office: &Office, hop: &mut Hop, local: u32, why: String) {
         let is_moving = |trip: &&mut Trip| trip.file.state == State::Moving;
         let Some(trip) = self.trips.get_mut(&local).filter(is_moving) else { return };
@@ -203,8 +206,9 @@ impl Courier {
         office.ask(Task::Note(file));
     }
 
-    /// The destination of a file has a block of it, or refuses it: then it is told that the file is
-    /// given up. It may have lost what came, and begin anew with what a relay still has.
+    /// The destination has a block of a file, or refuses the file. A refusing destination is also
+    /// told that the file is given up, as it may have lost what it had, and could begin anew with
+    /// blocks that a relay still has.
     pub(crate) fn on_arrived(
         &mut self,
         office: &Office,
@@ -233,9 +237,9 @@ impl Courier {
         None
     }
 
-    /// Takes a file to be sent under a number that is free.
+    /// Starts to send a file, with a free number for its flow.
     ///
-    /// Fails if there is no such node or file, or too many are on their way.
+    /// Fails if there is no such node or file, or too many files are being sent.
     pub(crate) fn send(&mut self, office: &Office, local: u32, wanted: SendFile) -> Result<()> {
         let SendFile { path, to, name, size, sha256, modified_ns: before } = wanted;
         let node = office.node_of(&to)?;
@@ -280,9 +284,9 @@ impl Courier {
         Ok(())
     }
 
-    /// Gives up a file that is sent from here; returns its destination and what that knows it by.
+    /// Gives up a file that is sent from here; returns its destination, and its name in notices.
     ///
-    /// Fails if there is none of that number under way.
+    /// Fails if no file with this number is being sent.
     pub(crate) fn cancel(
         &mut self,
         office: &Office,
@@ -296,9 +300,9 @@ impl Courier {
         bail!("file {id} is over; `farhop cache drop {id}` takes it out of the list")
     }
 
-    /// Forgets a file that was sent from here and is over.
+    /// Forgets a file that was sent from here and is finished.
     ///
-    /// Fails if there is none of that number, or it is on its way.
+    /// Fails if there is none with this number, or it is still being sent.
     fn forget_sent(&mut self, office: &Office, id: u32) -> Result<()> {
         let trip = self
             .trips
@@ -312,7 +316,7 @@ impl Courier {
         Ok(())
     }
 
-    /// The same, and says why; nothing if there is none of that number under way.
+    /// Gives up a file with this reason; `None` if no file with this number is being sent.
     pub(crate) fn give_up(
         &mut self,
         office: &Office,
@@ -327,18 +331,18 @@ impl Courier {
         Some(what)
     }
 
-    /// Whether a file of this name is sent from here, or was.
+    /// Whether this file is, or was, sent from here.
     pub(crate) fn sends(&self, what: Consignment) -> bool {
         self.trips.get(&what.local).is_some_and(|trip| trip.file.info.nonce == what.nonce)
     }
 
-    /// The files that come here.
+    /// The files that are arriving here.
     pub(crate) fn coming(&self) -> impl Iterator<Item = Coming> {
         let moving = self.incoming.values().filter(|file| file.state == State::Moving);
         moving.map(|file| Coming { flow: file.flow(), nonce: file.info.nonce, next: file.next })
     }
 
-    /// The flow of a file that comes here from a node, if it is this one.
+    /// The flow of this file, if it is arriving here from that node.
     pub(crate) fn flow_of(&self, source: NodeId, what: Consignment) -> Option<FlowKey> {
         let is_it = |file: &&Incoming| {
             let is_moving = file.state == State::Moving && file.source == source;
@@ -347,11 +351,11 @@ impl Courier {
         self.incoming.values().find(is_it).map(Incoming::flow)
     }
 
-    /// Lets go of a file that came here, or of what is known of one that failed, or that was sent
-    /// from here and is over: of the last the name is its number. One that comes is left to the
-    /// caller, who is given its flow.
+    /// Drops a file that arrived here, the record of one that failed, or, given by its number, the
+    /// record of one that was sent from here and is finished. A file that is still arriving is left
+    /// to the caller, who gets its flow.
     ///
-    /// Fails if there is none of that name, or it is on its way from here.
+    /// Fails if there is no file with this id, or it is still being sent from here.
     pub(crate) fn drop_file(&mut self, office: &Office, id: &str) -> Result<Option<FlowKey>> {
         if let Ok(local) = id.parse() {
             return self.forget_sent(office, local).map(|()| None);
@@ -368,11 +372,11 @@ impl Courier {
         Ok(None)
     }
 
-    /// A file that came was fetched: its bytes are not needed here any more. Returns whether that
-    /// is written down. Whoever says so must say it again until it is: a daemon that ends before
-    /// would give the file once more.
+    /// Notes that a file was fetched: its bytes can be deleted. Returns whether this is recorded on
+    /// disk. Until it is, the call must be repeated: a daemon that ended before would give the file
+    /// once more.
     ///
-    /// Fails if there is none of that name.
+    /// Fails if there is no file with this id.
     pub(crate) fn fetched(&mut self, office: &Office, id: &str) -> Result<bool> {
         let is_it = |file: &&mut Incoming| matches!(file.state, State::Done | State::Fetched);
         let file = self.incoming.get_mut(id).filter(is_it);
@@ -385,7 +389,7 @@ impl Courier {
         Ok(!self.fetched.contains(id))
     }
 
-    /// It is written down that a file was fetched.
+    /// The record that a file was fetched is on disk.
     pub(crate) fn on_let_go(&mut self, office: &Office, id: String) {
         if self.fetched.remove(&id) {
             self.incoming_over.push_back(id);
@@ -393,7 +397,7 @@ impl Courier {
         }
     }
 
-    /// Of files that are over something is kept, so that their senders can be told again.
+    /// Some finished files are remembered, so that their senders can be answered again.
     fn forget_old(&mut self, office: &Office) {
         while self.incoming_over.len() > REMEMBERED
             && let Some(id) = self.incoming_over.pop_front()
@@ -421,7 +425,7 @@ impl Courier {
             arrived: file.arrived_bytes(),
             state: file.state.clone(),
         });
-        // Until it is written down that a file was fetched it may have to be given once more.
+        // Until it is recorded that a file was fetched, it may have to be given once more.
         let is_listed =
             |file: &&Incoming| file.state != State::Fetched || self.fetched.contains(&file.id());
         let inbox = inbox_folder(&office.dir, office.config.durable);
@@ -440,12 +444,12 @@ impl Courier {
         FilesStatus { node: office.node.0, outgoing, incoming }
     }
 
-    /// Whether something is to be read for the machine as soon as it has room.
+    /// Whether a block is to be read as soon as the machine has room.
     pub(crate) fn has_outgoing(&self, now: Instant) -> bool {
         self.trips.values().any(|trip| trip.is_ready(now))
     }
 
-    /// When something that could not be read is tried again.
+    /// When a block that could not be read is tried again.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let moving = self.trips.values().filter(|trip| trip.file.state == State::Moving);
         moving.filter_map(|trip| trip.due).min()
@@ -462,7 +466,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of 9 bytes that came.
+    /// A file of 9 bytes that arrived.
     fn incoming() -> Incoming {
         let (source, local, opened) = (NodeId(3), 7, 1);
         let (name, sha256, from) = ("map.png".into(), "ab".into(), String::new());
@@ -471,7 +475,7 @@ mod tests {
         Incoming { source, from, local, opened, info, received, next, state }
     }
 
-    /// One of 5 MB that is sent from here.
+    /// A file of 5 MB that is sent from here.
     fn outgoing(local: u32, before: u64, state: State) -> Outgoing {
         Outgoing {
             local,
@@ -487,7 +491,7 @@ mod tests {
         }
     }
 
-    /// Nine bytes that are to go to the valley.
+    /// A file of 9 bytes to be sent to `valley`.
     fn wanted(path: PathBuf, name: &str) -> SendFile {
         let (to, name, sha256) = ("valley".into(), name.into(), "ab".into());
         SendFile { path, to, name, size: 9, sha256, modified_ns: None }
@@ -634,7 +638,7 @@ mod tests {
             incoming.into_iter().map(|file| file.state).collect()
         };
         assert_eq!(fetched(&mut courier), Some(false));
-        // Who else fetches must know of it: after a crash it waits again.
+        // Another process that fetches must see it: after a crash the file waits again.
         assert_eq!(states(&courier), [State::Fetched]);
         assert_eq!(fetched(&mut courier), Some(false));
         assert_eq!(asked.try_iter().count(), 1);

@@ -1,9 +1,9 @@
-//! Files over block transport: what `farhop send` and `farhop receive` ask of a daemon.
+//! Files over block transport, for `farhop send`, `farhop receive` and `farhop push`.
 //!
-//! A file is a flow of blocks. Its first block says what it is ([`FileInfo`]), and holds its first
-//! bytes. A block that came to its destination is written behind the others before it is
-//! acknowledged; what is written down of it is in the store of the daemon ([`crate::blocks`]), so
-//! that one which ends at any moment goes on where it was.
+//! A file is a flow of blocks. The first block has a description ([`FileInfo`]) and the first
+//! bytes. The destination appends each block to the part that it has, and acknowledges it only
+//! then. Its records are in the daemon's store ([`crate::blocks`]), so that a daemon that ends at
+//! any moment continues where it was.
 
 mod courier;
 mod push;
@@ -21,8 +21,8 @@ pub use status::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
 
 pub use crate::blocks::{modified_ns, open_file, sum_bytes, sum_file};
 
-/// The folder of what daemons keep: `FARHOP_STATE_DIR`, else `/var/lib/farhop` for root, else
-/// `farhop` in `XDG_STATE_HOME` or in `~/.local/state`.
+/// The folder for the state of daemons: `FARHOP_STATE_DIR`, else `/var/lib/farhop` for root, else
+/// `farhop` in `XDG_STATE_HOME` or `~/.local/state`.
 pub fn state_dir() -> PathBuf {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(dir) = set("FARHOP_STATE_DIR") {

@@ -10,27 +10,27 @@ use ring::digest::{Context as Digest, SHA256};
 use crate::blocks::random;
 use crate::sockets::client::{BlockSender, Daemon, SocketError};
 
-/// How long it is waited for a daemon that began anew.
+/// Time between attempts to reach a daemon again.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// How often it is looked whether somebody wants an end.
+/// How often to check whether the push is to be interrupted.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What is pushed, and where to.
+/// A file to push, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
-    /// The daemon here.
+    /// The daemon on this host.
     pub daemon: Daemon,
-    /// The node that it is for.
+    /// Name of the destination.
     pub to: String,
-    /// Its name there.
+    /// Name of the file there.
     pub file: String,
 }
 
-/// A push under way.
+/// A push in progress.
 struct Pushing<'a> {
     push: &'a Push,
-    /// What the daemon knows it by.
+    /// The daemon's name for the flow.
     name: String,
     sender: BlockSender,
     watcher: &'a mut dyn FnMut(u64) -> bool,
@@ -38,18 +38,19 @@ struct Pushing<'a> {
 }
 
 impl Push {
-    /// Sends all bytes of `input` as one file, and waits until it has arrived and its sum was
-    /// right. `watcher` hears of the bytes that were taken and ends it by returning false. A daemon
-    /// that begins anew meanwhile is waited for. Returns the length.
+    /// Sends all bytes of `input` as one file, and waits until the file has arrived and its
+    /// checksum was right. `watcher` is given the bytes that were taken, and stops the push by
+    /// returning false. If the daemon is restarted meanwhile, the push waits for it and continues.
+    /// Returns the length in bytes.
     ///
-    /// Fails if `input` cannot be read, the file is refused, or the watcher ends it.
+    /// Fails if `input` cannot be read, the file is refused, or the watcher stops it.
     pub fn run(&self, input: &mut dyn Read, watcher: &mut dyn FnMut(u64) -> bool) -> Result<u64> {
         let name = format!("push-{:016x}", random()?);
         let sender = BlockSender::push(&self.daemon, &self.to, &self.file, &name)?;
         let mut pushing = Pushing { push: self, name, sender, watcher, done: 0 };
         let outcome = pushing.send_all(input);
         if outcome.is_err() {
-            // If it does not know of it any more, there is nothing to give up.
+            // If the daemon does not know the flow any more, there is nothing to give up.
             let _ = pushing.sender.cancel();
             return outcome.map(|()| 0);
         }
@@ -83,7 +84,7 @@ impl Pushing<'_> {
                 Ok(()) => self.hear(),
                 Err(error) => {
                     self.open_again(error, number)?;
-                    // A daemon that ended may have taken it, and not have said so any more.
+                    // A daemon that ended may have taken the block without saying so.
                     let is_taken = self.sender.next() != number;
                     if is_taken { Ok(()) } else { self.sender.begin(block) }
                 }
@@ -118,9 +119,9 @@ impl Pushing<'_> {
         if (self.watcher)(self.done) { Ok(()) } else { bail!("interrupted") }
     }
 
-    /// Goes on with a daemon that began anew, which had taken so many blocks.
+    /// Continues with a daemon that was restarted, and that had taken `taken` blocks.
     ///
-    /// Fails if it has lost them: what follows would be another file.
+    /// Fails if it has lost some of them: the rest would make another file.
     fn open_again(&mut self, error: SocketError, taken: u32) -> Result<()> {
         if let SocketError::Refused(_) = error {
             return Err(error.into());
@@ -143,7 +144,7 @@ impl Pushing<'_> {
     }
 }
 
-/// Reads until the block is full or nothing more comes; returns how many bytes.
+/// Reads until the block is full or the input ends; returns the number of bytes.
 fn fill(input: &mut dyn Read, block: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < block.len() {

@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::blocks::{Consignment, FIRST_BYTES, Kind, front, read};
 
-/// Bytes of the last block of a file of unknown length: length (8), SHA-256 (32).
+/// Length of the last block of a file of unknown length: length (8), SHA-256 (32).
 const TRAILER_BYTES: usize = 40;
 /// Longest name of a file, in bytes, as on most file systems.
 pub const NAME_BYTES: usize = 255;
 
-/// What a file is, as its sender tells it in front of the first bytes.
+/// Description of a file, in front of its first bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInfo {
     /// Its name at the destination.
     pub name: String,
-    /// Bytes.
+    /// Its length in bytes.
     pub size: u64,
-    /// SHA-256 over them, in hexadecimal.
+    /// SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
     /// Drawn by the sender, so that the same file can be sent again.
     pub nonce: u64,
-    /// Whether length and sum come in the last block alone.
+    /// Whether length and checksum are only in the last block.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub streamed: bool,
 }
@@ -35,75 +35,75 @@ pub struct FileInfo {
 pub struct Outgoing {
     /// Number of its flow at this node.
     pub local: u32,
-    /// How many files were sent from here before it, of which something was kept. Earlier versions
-    /// did not write it down.
+    /// How many files were recorded as sent from here before it. Earlier versions did not record
+    /// this.
     #[serde(default)]
     pub before: u64,
-    /// Where it is.
+    /// Path of the file.
     pub path: std::path::PathBuf,
-    /// When it was last changed, in nanoseconds since 1970.
+    /// When the file was last changed, in nanoseconds since 1970.
     pub modified_ns: u64,
-    /// What it is.
+    /// Its description.
     pub info: FileInfo,
     /// The destination.
     pub to: NodeId,
-    /// Its name.
+    /// Name of the destination.
     pub to_name: String,
-    /// Bytes of a block.
+    /// Length of a block in bytes, except for the first and the last.
     pub block_bytes: u32,
-    /// Blocks that the destination has; all before this one.
+    /// How many blocks, from the first, the destination has.
     pub arrived: u32,
-    /// How it stands.
+    /// Its state.
     pub state: State,
 }
 
-/// A file that comes here.
+/// A file that arrives, or arrived, here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incoming {
     /// The node that sends it.
     pub source: NodeId,
-    /// Its name, where that number is another node's by now.
+    /// Name of the source, if its number belongs to another node now; else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
-    /// Number of its flow there.
+    /// Number of its flow at the source.
     pub local: u32,
-    /// Checksum of the first block, which tells it from other flows of that number.
+    /// Checksum of the first block, which tells the flow from others with the same number.
     pub opened: u32,
-    /// What it is.
+    /// Its description.
     pub info: FileInfo,
-    /// Bytes that are here.
+    /// Bytes that have arrived.
     pub received: u64,
-    /// Number of the block that is next.
+    /// Number of the next block.
     pub next: u32,
-    /// How it stands.
+    /// Its state.
     pub state: State,
 }
 
-/// How a file stands.
+/// State of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Under way.
+    /// On its way.
     Moving,
-    /// All of it is at its destination, and is what it was.
+    /// All of it is at its destination, and its checksum is right.
     Done,
-    /// It was fetched from where it came; what is known of it answers its sender.
+    /// It was fetched at its destination. The record stays to answer its sender.
     Fetched,
-    /// It was given up, and why.
+    /// It was given up, for this reason.
     Failed(String),
 }
 
 impl FileInfo {
-    /// A file of which nothing but the name is known at its beginning.
+    /// The description of a file whose length is not known when it begins.
     pub(crate) fn of_unknown_length(name: &str, nonce: u64) -> Self {
         let (size, sha256) = (0, String::new());
         Self { name: name.into(), size, sha256, nonce, streamed: true }
     }
 
-    /// Takes the last block of such a file, which tells length and sum. Returns the bytes of the
-    /// file in it: none.
+    /// Takes length and checksum from the last block of such a file. Returns the bytes of the file
+    /// in it: none.
     ///
-    /// Fails if it is no such block.
+    /// Fails if the block is invalid.
     pub(crate) fn handle_trailer(&mut self, block: &[u8]) -> anyhow::Result<Bytes> {
         anyhow::ensure!(block.len() == TRAILER_BYTES, "its last block says nothing");
         let (size, sum) = block.split_at(8);
@@ -112,7 +112,7 @@ impl FileInfo {
         Ok(Bytes::new())
     }
 
-    /// Reads the front of a first block; `None` if it is none, or the name is not one of a file.
+    /// Reads a first block: the description and the bytes after it. `None` if it is invalid.
     pub(crate) fn read(block: &Bytes) -> Option<(Self, Bytes)> {
         let (info, rest): (Self, Bytes) = read(Kind::File, block)?;
         let is_fit = info.streamed || info.size >= rest.len() as u64;
@@ -120,7 +120,7 @@ impl FileInfo {
     }
 }
 
-/// Characters that turn the direction of writing (Unicode Standard Annex 9, section 2).
+/// Characters that change the direction of writing (Unicode Standard Annex 9, section 2).
 const DIRECTIONAL: [RangeInclusive<char>; 4] = [
     '\u{61c}'..='\u{61c}',
     '\u{200e}'..='\u{200f}',
@@ -128,7 +128,7 @@ const DIRECTIONAL: [RangeInclusive<char>; 4] = [
     '\u{2066}'..='\u{2069}',
 ];
 
-/// What is wrong with a name, and what [`is_name`] asks of one, for people; nothing if it is right.
+/// Explains to people why a name is not valid; `None` if [`is_name`].
 pub fn wrong_name(name: &str) -> Option<String> {
     (!is_name(name)).then(|| {
         format!(
@@ -139,10 +139,10 @@ pub fn wrong_name(name: &str) -> Option<String> {
     })
 }
 
-/// Whether a file may have this name wherever it arrives: nothing that leads elsewhere, is hidden
-/// or cannot be shown.
+/// Whether a file may have this name wherever it arrives: it must not lead to another folder, be
+/// hidden or be unprintable.
 pub fn is_name(name: &str) -> bool {
-    // What turns the order of letters shows another name than there is.
+    // Characters that change the direction make a name look like another.
     let turns = |letter| DIRECTIONAL.iter().any(|range| range.contains(&letter));
     let is_plain = |letter: char| letter != '/' && !letter.is_control() && !turns(letter);
     !name.is_empty()
@@ -151,7 +151,7 @@ pub fn is_name(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
-/// Whether a file that came may be called this: what [`Incoming::id`] gives.
+/// Whether this can be the id of a file that arrived, as [`Incoming::id`] gives it.
 pub fn is_id(text: &str) -> bool {
     let is_number = |part: &str, most: u32| part.parse().is_ok_and(|number: u32| number <= most);
     let is_sum =
@@ -163,38 +163,38 @@ pub fn is_id(text: &str) -> bool {
         && parts.next().is_none()
 }
 
-/// A block of a file, in its bytes.
+/// What a block of a file consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What stands before the file's bytes.
+    /// The header before the file's bytes.
     pub front: Vec<u8>,
-    /// Where they begin in the file.
+    /// Where these begin in the file.
     pub offset: u64,
-    /// How many there are.
+    /// How many they are.
     pub length: u64,
-    /// Whether it is the last.
+    /// Whether it is the last block.
     pub is_last: bool,
 }
 
 impl Part {
-    /// Bytes of its block.
+    /// Length of the block in bytes.
     pub fn bytes(&self) -> usize {
         self.front.len() + self.length as usize
     }
 }
 
 impl Outgoing {
-    /// By this the older files come first; of those of earlier versions the age is not known.
+    /// Sorts files by age, the oldest first. The age of files from earlier versions is not known.
     pub(crate) fn age(&self) -> (u64, u32) {
         (self.before, self.local)
     }
 
-    /// The flow at its source, `node`.
+    /// The key of the flow; `node` is its source.
     pub fn flow(&self, node: NodeId) -> FlowKey {
         FlowKey { source: node, local: self.local }
     }
 
-    /// What is in a block; `None` behind the last one.
+    /// What a block consists of; `None` after the last.
     pub fn part(&self, number: u32) -> Option<Part> {
         let (size, front) = (self.info.size, front(Kind::File, &self.info));
         let first = ((FIRST_BYTES - front.len()) as u64).min(size);
@@ -207,24 +207,24 @@ impl Outgoing {
         Some(Part { front: Vec::new(), offset, length, is_last: offset + length == size })
     }
 
-    /// Bytes that the destination has.
+    /// How many bytes the destination has.
     pub fn arrived_bytes(&self) -> u64 {
         self.part(self.arrived).map_or(self.info.size, |part| part.offset)
     }
 }
 
 impl Incoming {
-    /// Its flow.
+    /// The key of its flow.
     pub fn flow(&self) -> FlowKey {
         FlowKey { source: self.source, local: self.local }
     }
 
-    /// What a notice calls it that its sender has given it up.
+    /// What notices about it call it.
     pub(crate) fn as_consignment(&self) -> Consignment {
         Consignment { local: self.local, nonce: self.info.nonce }
     }
 
-    /// What it is called here, among all files that came.
+    /// Its id at this node.
     pub fn id(&self) -> String {
         format!("{}-{}-{:08x}", self.source.0, self.local, self.opened)
     }

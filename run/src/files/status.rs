@@ -1,4 +1,4 @@
-//! What clients ask of files and are told of them.
+//! Requests of clients about files, and the answers.
 
 use std::path::PathBuf;
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{FileInfo, State};
 
-/// What a client wants sent.
+/// A request to send a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendFile {
-    /// Where the file is.
+    /// Absolute path of the file.
     pub path: PathBuf,
-    /// The node that it is for.
+    /// Name of the destination.
     pub to: String,
-    /// Its name there.
+    /// Name of the file at its destination.
     pub name: String,
     /// Its length in bytes.
     pub size: u64,
-    /// SHA-256 over its bytes, in hexadecimal.
+    /// SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
-    /// When it was last changed before that was computed, in nanoseconds since 1970. Clients before
-    /// did not say.
+    /// When the file was last changed before its checksum was computed, in nanoseconds since 1970.
+    /// Earlier clients did not send this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_ns: Option<u64>,
 }
@@ -29,30 +29,31 @@ pub struct SendFile {
 /// A file that is sent from here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutgoingStatus {
-    /// Number here.
+    /// Number of the file at this node.
     pub id: u32,
-    /// Where it is; nowhere if a program pushes it.
+    /// Path of the file; empty if a program pushes it.
     pub path: PathBuf,
-    /// The destination.
+    /// Name of the destination.
     pub to: String,
-    /// Its name there.
+    /// Name of the file at its destination.
     pub name: String,
-    /// Bytes; none while they come from a program that pushes them.
+    /// Its length in bytes; 0 while a program is pushing it.
     pub size: u64,
-    /// Whether a program pushes it, so that its length comes at its end. Daemons before did not
-    /// list such files.
+    /// Whether a program pushes it, so that its length is known only at its end. Earlier daemons
+    /// did not list such files.
     #[serde(default)]
     pub streamed: bool,
-    /// Bytes that the destination has; of a file that is pushed about.
+    /// Bytes that the destination has; approximate for a pushed file.
     pub arrived: u64,
-    /// Bytes behind them that are on their way or came before others, about. Daemons before did
-    /// not say.
+    /// Approximate number of bytes after these that are on their way, or that arrived before
+    /// earlier ones. Earlier daemons did not send this.
     #[serde(default)]
     pub under_way: u64,
-    /// Whether it is written down, so that it goes on whatever ends. Daemons before did not say.
+    /// Whether it is recorded on disk, so that it continues after any restart. Earlier daemons did
+    /// not send this.
     #[serde(default = "said_nothing")]
     pub is_kept: bool,
-    /// How it stands.
+    /// Its state.
     pub state: State,
 }
 
@@ -60,31 +61,31 @@ fn said_nothing() -> bool {
     true
 }
 
-/// A file that comes or came here.
+/// A file that arrives, or arrived, here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IncomingStatus {
-    /// Name among all that came.
+    /// Its id at this node.
     pub id: String,
-    /// The sender.
+    /// Name of its sender.
     pub from: String,
-    /// What the file is.
+    /// Its description.
     pub info: FileInfo,
-    /// Bytes that are here.
+    /// Bytes that have arrived.
     pub received: u64,
-    /// How it stands.
+    /// Its state.
     pub state: State,
-    /// Where it is, once it is whole.
+    /// Path of the file once it is complete.
     pub path: PathBuf,
 }
 
 /// All files of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FilesStatus {
-    /// Number of the node that they are of. Daemons before did not say: it is 0 then.
+    /// Number of the node. Earlier daemons did not send this: then it is 0.
     #[serde(default)]
     pub node: u16,
-    /// Sent from here: the older first, and then those that programs push.
+    /// Files that are sent from here: the oldest first, pushed files last.
     pub outgoing: Vec<OutgoingStatus>,
-    /// For here.
+    /// Files for this node.
     pub incoming: Vec<IncomingStatus>,
 }

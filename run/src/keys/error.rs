@@ -1,11 +1,11 @@
-//! What can be wrong with keys: one sentence each, on what, where, and what to do.
+//! Errors with keys: each message says in a sentence what is wrong, where, and what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::file::STICKY;
 
-/// What to do where something cannot be read or written.
+/// What to do if something cannot be read or written.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -21,22 +21,22 @@ fn remedy(error: &io::Error) -> &'static str {
 /// Why a folder of keys cannot be used, or not in this way.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// Nothing says where keys are.
+    /// No environment variable tells where the keys are.
     #[error("neither XDG_CONFIG_HOME nor HOME is set: name a folder for keys with --keys")]
     NoFolder,
-    /// Something else has the name of the folder, or of one around it.
+    /// A file is where the folder, or one above it, should be.
     #[error("{} is a file: --keys takes the folder of the keys, which is made if it is not \
         there", path.display())]
     NoFolderThere {
-        /// What is there.
+        /// The file.
         path: PathBuf,
     },
-    /// Nothing can be written there.
+    /// The folder cannot be written.
     #[error("cannot write in {}: {error}; {}", dir.display(), remedy(error))]
     Unwritable {
         /// The folder.
         dir: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
     /// A file cannot be read.
@@ -44,17 +44,17 @@ pub enum KeysError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// The own key is not whole.
+    /// The file of the own key is cut short.
     #[error("{} is cut short: put it back from a copy, or remove it, and `farhop keys` makes a \
         new key, which all neighbours must then trust", path.display())]
     Short {
         /// The file.
         path: PathBuf,
     },
-    /// The own key has signs that no key has.
+    /// The own key is no valid base64 of 32 bytes.
     #[error("{} is damaged: its second line is not 32 bytes in base64; put it back from a copy, \
         or remove it, and `farhop keys` makes a new key, which all neighbours must then trust",
         path.display())]
@@ -72,7 +72,7 @@ pub enum KeysError {
         /// Its permissions.
         mode: u32,
     },
-    /// Others can change what they must not.
+    /// Others can change a file or folder.
     #[error("others can change {} (mode {mode:04o}): {}", path.display(),
         how_to_close(path, *mode))]
     Writable {
@@ -81,34 +81,34 @@ pub enum KeysError {
         /// Its permissions.
         mode: u32,
     },
-    /// Somebody else owns it, and so can change it.
+    /// The file or folder belongs to another user, who can change it.
     #[error("{} belongs to user {owner}, who can change it: run as that user, or let all of a \
         folder that is for keys alone belong to user {us} (`chown -R {us} FOLDER`), or name \
         another folder with --keys", path.display())]
     Owner {
         /// The file or folder.
         path: PathBuf,
-        /// Its user.
+        /// Its owner.
         owner: u32,
         /// The user of this process.
         us: u32,
     },
-    /// Something else than a file has its name.
+    /// It is no regular file.
     #[error("{} is {kind} and no file: move it away, or name another folder with --keys",
         path.display())]
     NoFile {
-        /// The name.
+        /// The path.
         path: PathBuf,
         /// What it is.
         kind: &'static str,
     },
-    /// A link leads to nothing.
+    /// It is a dangling link.
     #[error("{} is a link to what is not there: put that back, or remove the link", path.display())]
     LooseLink {
         /// The link.
         path: PathBuf,
     },
-    /// A later farhop made the own key.
+    /// A newer farhop made the own key.
     #[error("{} is of version {version}, and this farhop knows version 1: use the newer farhop, or \
         another folder with --keys", path.display())]
     Newer {
@@ -117,7 +117,7 @@ pub enum KeysError {
         /// Its version.
         version: u32,
     },
-    /// Something else has the name of the own key.
+    /// The file of the own key is something else.
     #[error("{} is not a key of farhop: move it away, or name another folder with --keys",
         path.display())]
     Foreign {
@@ -130,23 +130,23 @@ pub enum KeysError {
         /// The folder.
         dir: PathBuf,
     },
-    /// A line of the trusted keys is not understood.
+    /// A line of the trusted keys is invalid.
     #[error("{}, line {line}: {reason}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// Why.
+        /// What is wrong with it.
         reason: String,
     },
-    /// A name that no node can have.
+    /// The name is not valid for a node.
     #[error("'{name}' is not the name of a node: letters, digits and '-', at most 32 of them")]
     Name {
         /// The name.
         name: String,
     },
-    /// One key, two names.
+    /// The key would have two names.
     #[error(
         "the key {fingerprint} has two names, '{name}' and '{other}': a node has one; \
         `farhop keys revoke {name}` first, if '{other}' is right"
@@ -159,7 +159,7 @@ pub enum KeysError {
         /// The name that it was to get.
         other: String,
     },
-    /// One name, two keys.
+    /// The name would have two keys.
     #[error(
         "'{name}' has the key {fingerprint} already, and {other} is another: if the node has \
         a new key, `farhop keys revoke {name}` first"
@@ -172,7 +172,7 @@ pub enum KeysError {
         /// The key that it was to get.
         other: String,
     },
-    /// A key that was revoked is to be trusted, and nobody said that this is meant.
+    /// The key was revoked, and the user did not say `--again`.
     #[error("the key {fingerprint}{} was revoked{}: a node that was stolen gets a new key; if this \
         one is safe after all, `farhop keys trust` with --again",
         if name == fingerprint { String::new() } else { format!(" of '{name}'") },
@@ -182,10 +182,10 @@ pub enum KeysError {
         fingerprint: String,
         /// The node that had it, or the fingerprint.
         name: String,
-        /// The day, if it is known.
+        /// The day on which it was revoked; empty if unknown.
         since: String,
     },
-    /// The own key among those of others.
+    /// The own key was to be trusted as that of another node.
     #[error("the key {fingerprint} is this node's own (in {}): trust it on the neighbours; two \
         nodes with one key do not work", dir.display())]
     Own {
@@ -194,17 +194,17 @@ pub enum KeysError {
         /// The folder with the own key.
         dir: PathBuf,
     },
-    /// Another daemon of this host has this key.
+    /// Another daemon on this host runs with this key.
     #[error("{} runs with the key in {} already: give each node a folder of its own with --keys",
         by.as_ref().map_or("another daemon".into(), |name| format!("the daemon of '{name}'")),
         dir.display())]
     Held {
-        /// The node of the other daemon, if that is known.
+        /// The node of the other daemon, if known.
         by: Option<String>,
         /// The folder.
         dir: PathBuf,
     },
-    /// The scenario gives this node another key than it has.
+    /// The scenario gives this node another key than its own.
     #[error("the scenario says that '{name}' has the key {scenario}, but the key in {} is {own}: \
         put the line of `farhop keys` into the scenario, or name the right folder with --keys",
         dir.display())]
@@ -218,7 +218,7 @@ pub enum KeysError {
         /// The folder.
         dir: PathBuf,
     },
-    /// A key of somebody else is trusted under the name of this node.
+    /// The key of another node is trusted under the name of this one.
     #[error(
         "the key {fingerprint} is trusted as '{name}', which is this node itself: most likely \
         --node or --keys is of another node ({} holds this key); if they are right, `farhop keys \
@@ -233,7 +233,7 @@ pub enum KeysError {
         /// The folder.
         dir: PathBuf,
     },
-    /// The scenario and the trusted keys disagree.
+    /// The scenario and the trusted keys give a node different keys.
     #[error("'{name}' has the key {scenario} in the scenario and {trusted} in {}: `farhop keys \
         revoke` the wrong one of the two, by its fingerprint", path.display())]
     Contradiction {
@@ -246,7 +246,7 @@ pub enum KeysError {
         /// The file with the trusted keys.
         path: PathBuf,
     },
-    /// Nobody has that name, key or fingerprint.
+    /// No key has this name, line or fingerprint.
     #[error(
         "no trusted key of '{who}': `farhop keys list` shows them; what only a scenario \
         names is revoked by its whole line"
@@ -258,8 +258,8 @@ pub enum KeysError {
 }
 
 impl KeysError {
-    /// Whether it stays so until somebody puts the folder right, so that trying again does not
-    /// help. What was wrong with a command is not meant, nor another daemon that runs.
+    /// Whether the error lasts until somebody corrects the folder or its contents, so that trying
+    /// again does not help. Errors in a command, and another running daemon, do not count.
     pub fn is_of_folder(&self) -> bool {
         use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         match self {

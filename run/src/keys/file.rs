@@ -1,5 +1,5 @@
-//! Opening a file of the folder: only a plain file, that nobody else than root and the user of
-//! this process can change. Of folders only its own is looked at.
+//! Opens files of a folder of keys: only regular files that nobody but root and the user of this
+//! process can change. Of the folders on the path only the last is checked.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -11,20 +11,19 @@ use tempfile::NamedTempFile;
 
 use super::KeysError;
 
-/// What others than the owner must not be allowed in a file that is nobody else's matter.
+/// Permissions that others must not have for a secret file.
 pub(super) const SECRET: u32 = 0o077;
-/// What they must not be allowed in one that everybody may read.
+/// Permissions that others must not have for a file that everybody may read.
 pub(super) const PUBLIC: u32 = 0o022;
-/// The sticky bit: files in such a folder are removed and renamed by their owners alone.
+/// The sticky bit: only their owners can remove and rename files in such a folder.
 pub(super) const STICKY: u32 = 0o1000;
 
-/// Signs behind the prefix of a file that is not whole yet.
+/// Length of the random part of an unfinished file's name, after the prefix.
 const RANDOM_SIGNS: usize = 6;
 
 /// Opens a file of a folder of keys; `None` if there is none. `closed` are the permissions that
-/// others must not have. Where the name is a link, all of it holds for what it leads to.
-///
-/// Fails if it is no plain file, a link to nothing, or if others can change it.
+/// others must not have. For a link all of this holds for the file that it leads to.
+/// Fails if it is no regular file or a dangling link, or if others can change it.
 pub(super) fn open(path: &Path, closed: u32) -> Result<Option<File>, KeysError> {
     check_folder(path.parent().expect("a file in a folder"), 0)?;
     let fail = |error| KeysError::Unreadable { path: path.into(), error };
@@ -32,7 +31,7 @@ pub(super) fn open(path: &Path, closed: u32) -> Result<Option<File>, KeysError> 
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return match fs::symlink_metadata(path) {
                 Ok(found) if found.is_symlink() => Err(KeysError::LooseLink { path: path.into() }),
-                // Someone has just made it.
+                // It was made in this moment.
                 Ok(_) => open(path, closed),
                 Err(_) => Ok(None),
             };
@@ -42,7 +41,7 @@ pub(super) fn open(path: &Path, closed: u32) -> Result<Option<File>, KeysError> 
     if let Some(kind) = kind {
         return Err(KeysError::NoFile { path: path.into(), kind });
     }
-    // Should something else be there by now, it is not waited for.
+    // If it was replaced by something else in between, opening that must not block.
     let options = OFlags::NONBLOCK | OFlags::NOCTTY;
     let options = i32::try_from(options.bits()).expect("flags of open(2)");
     let file = OpenOptions::new().read(true).custom_flags(options).open(path).map_err(fail)?;
@@ -66,13 +65,13 @@ pub(super) fn open(path: &Path, closed: u32) -> Result<Option<File>, KeysError> 
     Ok(Some(file))
 }
 
-/// Makes a file for this user alone in a folder, that is to get its name when it is whole.
+/// Makes a file in a folder, for this user alone, that gets its final name when it is complete.
 pub(super) fn unfinished(dir: &Path, prefix: &str) -> io::Result<NamedTempFile> {
     tempfile::Builder::new().prefix(prefix).rand_bytes(RANDOM_SIGNS).tempfile_in(dir)
 }
 
-/// Removes the files of [`unfinished`] that somebody left who was killed. Only who holds the lock
-/// of the folder may do that: it is under this lock that they are made.
+/// Removes the files of [`unfinished`] that a killed process left. Only the holder of the folder's
+/// lock may do so, as they are made under it.
 pub(super) fn remove_unfinished(dir: &Path, prefix: &str) {
     let us = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -84,19 +83,19 @@ pub(super) fn remove_unfinished(dir: &Path, prefix: &str) {
         let is_ours =
             is_ours && entry.metadata().is_ok_and(|found| found.is_file() && found.uid() == us);
         if is_ours {
-            // It is in nobody's way where it cannot be removed.
+            // If it cannot be removed it does no harm.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// Where the links of a name lead to; the name itself if there is nothing.
+/// The path with all links resolved; unchanged if nothing is there.
 pub(super) fn real(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.into())
 }
 
-/// Fails if others than root and the user of this process own a folder or can write there. A bit
-/// of `unless` in its mode allows them to write. One that is not there is nobody's.
+/// Fails if others than root and the user of this process own a folder or can write to it. They may
+/// write to it if its mode has a bit of `unless`. A folder that does not exist passes.
 pub(super) fn check_folder(dir: &Path, unless: u32) -> Result<(), KeysError> {
     let found = match fs::metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -118,7 +117,7 @@ fn check_owner(path: &Path, found: &Metadata) -> Result<(), KeysError> {
     Ok(())
 }
 
-/// What it is, if it is no plain file.
+/// What it is, if it is no regular file.
 fn kind(found: &Metadata) -> Option<&'static str> {
     let kind = found.file_type();
     Some(match kind {

@@ -1,4 +1,4 @@
-//! The daemon that runs with a key: one at a time, and how others tell it that keys have changed.
+//! The daemon that runs with a key: only one at a time; and how it is told that keys have changed.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,20 +13,19 @@ use crate::daemon::ControlError;
 use crate::daemon::client::ask;
 use crate::daemon::control::Request;
 
-/// How long a lock is tried for: who looks whether it is held holds it for a moment.
+/// How long to try for a lock: a process that checks whether it is held holds it for a moment.
 const PATIENCE: StdDuration = StdDuration::from_millis(500);
-/// How often it is tried.
+/// How often to try.
 const TICK: StdDuration = StdDuration::from_millis(20);
 
-/// Who runs with the key of a folder.
+/// The daemon that runs with the key of a folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Holder {
     node: String,
     socket: PathBuf,
 }
 
-/// The lock of a daemon on the key that it runs with; the kernel takes it back when the process
-/// ends, however it ends.
+/// A daemon's lock on its key. The kernel releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct Held {
     _key: File,
@@ -36,20 +35,20 @@ pub struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // The key may have been replaced, and another daemon run with the new one.
+        // The key may have been replaced, and another daemon may run with the new one.
         if fs::read(&self.file).is_ok_and(|note| note == self.note) {
-            // One that stays is known by its socket, behind which nobody listens.
+            // If the file stays, nobody listens at the socket that it names.
             let _ = fs::remove_file(&self.file);
         }
     }
 }
 
-/// A daemon that was told, and what it makes of it.
+/// A daemon that was told of a change, and its answer.
 #[derive(Debug)]
 pub struct Told {
-    /// Its node.
+    /// Name of its node.
     pub node: String,
-    /// The keys that it has now.
+    /// The keys that it uses now.
     pub keys: KeysStatus,
 }
 
@@ -62,8 +61,8 @@ impl Store {
         serde_json::from_slice(&fs::read(self.holder_file()).ok()?).ok()
     }
 
-    /// Takes the key for a daemon, whose control socket is open already, so that changes after
-    /// this are told to it.
+    /// Claims the key for a daemon. Its control socket must be open already, so that it is told of
+    /// all changes from now on.
     ///
     /// Fails if there is no key, or another daemon runs with it.
     pub fn hold(&self, node: &str, socket: &Path) -> Result<Held, KeysError> {
@@ -81,12 +80,12 @@ impl Store {
             }
             std::thread::sleep(TICK);
         }
-        // Others may look for it from elsewhere.
+        // Others may look for the socket from another working directory.
         let socket = path::absolute(socket).unwrap_or_else(|_| socket.into());
         let holder = Holder { node: node.into(), socket };
         let note = serde_json::to_vec(&holder).expect("plain data");
         if let Err(error) = fs::write(self.holder_file(), &note) {
-            // A folder that cannot be written does not change either, until somebody opens it.
+            // In a read-only file system the keys do not change either, until it is made writable.
             if error.kind() != io::ErrorKind::ReadOnlyFilesystem {
                 return Err(KeysError::Unwritable { dir: self.dir.clone(), error });
             }
@@ -96,14 +95,14 @@ impl Store {
         Ok(Held { _key: key, file: self.holder_file(), note })
     }
 
-    /// Tells the daemon that runs with this key to read the folder anew; `None` if none runs.
+    /// Tells the daemon that runs with this key to read the folder again; `None` if none runs.
     ///
-    /// Fails if it does not answer, or refuses what it has read.
+    /// Fails if it does not answer, or refuses the keys that it has read.
     pub fn tell(&self) -> Result<Option<Told>, ControlError> {
         self.ask_holder(Request::Keys {})
     }
 
-    /// Asks the daemon that runs with this key what keys it has; `None` if none runs.
+    /// Asks the daemon that runs with this key which keys it uses; `None` if none runs.
     ///
     /// Fails if it does not answer.
     pub fn ask(&self) -> Result<Option<Told>, ControlError> {
@@ -113,7 +112,7 @@ impl Store {
     fn ask_holder(&self, request: Request) -> Result<Option<Told>, ControlError> {
         let Some(Holder { node, socket }) = self.running()? else { return Ok(None) };
         let answer = match ask(&socket, request) {
-            // It has ended without a farewell, or begins just now and reads the folder by itself.
+            // It was killed, or is just starting and will read the folder by itself.
             Err(ControlError::NotRunning { .. }) if !self.is_held() => return Ok(None),
             answer => answer?,
         };
@@ -123,9 +122,9 @@ impl Store {
         Ok(Some(Told { node, keys }))
     }
 
-    /// Who runs with this key, or did; `None` if nobody.
+    /// The daemon that runs, or ran, with this key; `None` if there is none.
     ///
-    /// Fails if somebody does who has not said who.
+    /// Fails if a daemon holds the key, but does not say which one it is.
     fn running(&self) -> Result<Option<Holder>, ControlError> {
         let limit = WallClock::now() + PATIENCE;
         loop {
@@ -133,7 +132,7 @@ impl Store {
             if holder.is_some() || !self.is_held() {
                 return Ok(holder);
             }
-            // One that begins just now says it in a moment.
+            // A daemon that is just starting will write the file in a moment.
             if WallClock::now() > limit {
                 let file = self.holder_file();
                 let reason = format!("which daemon that is does not stand in {}", file.display());

@@ -1,4 +1,4 @@
-//! Keys of this host: a folder with the node's own key, and the keys of others that it trusts.
+//! Keys of this host: a folder with the node's own key, and the keys of other nodes that it trusts.
 //!
 //! ```text
 //! DIR/key       own private key, for this user alone
@@ -6,13 +6,13 @@
 //! DIR/daemon    the daemon that runs with this key, and its control socket
 //! ```
 //!
-//! Only root and the user of the process may own what is there, and change it. `key` and `trusted`
-//! may be links.
+//! The folder and its files must belong to root or the user of the process, and nobody else may be
+//! able to change them. `key` and `trusted` may be symbolic links.
 //!
-//! A daemon holds a lock on `key` while it runs, and whoever makes a key or changes `trusted` one
-//! on the folder where that is, be it by a link. Files are replaced whole or not at all, and what
-//! one who was killed left is removed by the next. Whoever changes them tells the daemon, which
-//! reads them anew.
+//! While it runs, a daemon holds a lock on `key`. A process that makes a key or changes `trusted`
+//! locks the folder where that file really is, even if it is reached by a link. Files are replaced
+//! completely or not at all; unfinished ones of a process that was killed are removed by the next.
+//! A process that changes a file tells the daemon, which then reads it again.
 
 mod error;
 mod file;
@@ -40,9 +40,9 @@ pub use nodes::{KeysStatus, NodeKeys};
 pub use own::random;
 pub use trusted::{Entry, Trust, Trusted};
 
-/// Permissions of the file with the trusted keys, which are no secret.
+/// Permissions of a new file with trusted keys, which are not secret.
 const TRUSTED_MODE: u32 = 0o644;
-/// What the name begins with of trusted keys that are not whole yet.
+/// Prefix of the name of an unfinished file with trusted keys.
 const UNFINISHED: &str = ".unfinished-trusted-";
 
 /// A folder of keys.
@@ -52,13 +52,13 @@ pub struct Store {
 }
 
 impl Store {
-    /// The keys in a folder, or in that of this user: `/etc/farhop` for root, else `farhop` in
-    /// `XDG_CONFIG_HOME` or `~/.config`. The folder need not be there yet.
+    /// The keys in a folder; by default in this user's: `/etc/farhop` for root, else `farhop` in
+    /// `XDG_CONFIG_HOME` or `~/.config`. The folder need not exist yet.
     ///
-    /// Fails if the user has no such folder, or it cannot be one.
+    /// Fails if the user has no such folder, or a file is in the way.
     pub fn open(dir: Option<&Path>) -> Result<Self, KeysError> {
         let dir = dir.map_or_else(default_dir, |dir| Ok(dir.into()))?;
-        // A daemon may be told of it later, from another folder.
+        // A daemon may be told of the folder later, by a process that runs in another one.
         let dir = std::path::absolute(&dir)
             .map_err(|error| KeysError::Unreadable { path: dir, error })?;
         match dir.ancestors().find(|part| part.exists()).filter(|part| !part.is_dir()) {
@@ -67,34 +67,34 @@ impl Store {
         }
     }
 
-    /// The folder.
+    /// Path of the folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The file with the own key.
+    /// Path of the file with the own key.
     pub fn key_file(&self) -> PathBuf {
         self.dir.join("key")
     }
 
-    /// The file with the keys of others.
+    /// Path of the file with the keys of others.
     pub fn trusted_file(&self) -> PathBuf {
         self.dir.join("trusted")
     }
 
     /// The own key; `None` if there is none yet.
     ///
-    /// Fails if the file is not what it should be, or open to others.
+    /// Fails if the file is invalid, or others can read or change it.
     pub fn own(&self) -> Result<Option<Identity>, KeysError> {
         Ok(own::read(&self.key_file())?.map(|(identity, _)| identity))
     }
 
-    /// The own key, which is made if there is none. Returns whether it was.
+    /// The own key; makes it if there is none. Returns whether it was made.
     ///
     /// Fails as [`Store::own`] does, and if the folder cannot be written.
     pub fn own_or_new(&self) -> Result<(Identity, bool), KeysError> {
         if let Some(identity) = self.own()? {
-            // Who has it is making a key or changing others: there will be another time.
+            // If another process has the lock, unfinished files are removed some other time.
             if let Ok(dir) = File::open(&self.dir)
                 && flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
             {
@@ -112,7 +112,7 @@ impl Store {
 
     /// The keys of others.
     ///
-    /// Fails if the file cannot be read, others can change it, or a line of it is wrong.
+    /// Fails if the file cannot be read, others can change it, or a line is invalid.
     pub fn trusted(&self) -> Result<Trusted, KeysError> {
         let path = self.trusted_file();
         let Some(mut file) = file::open(&path, file::PUBLIC)? else {
@@ -131,11 +131,11 @@ impl Store {
         Trusted::parse(&path, &text)
     }
 
-    /// Trusts a key, under the name of its node if that is given; one that was revoked only
-    /// `again`. Returns its entry, and whether that is news.
+    /// Trusts a key, under the name of its node if that is given; a revoked key only if `again`.
+    /// Returns its entry, and whether anything changed.
     ///
-    /// Fails if it is the own key, was revoked, has another name or the name another key, and if
-    /// the folder cannot be written.
+    /// Fails if it is the own key or was revoked, if it has another name or the name has another
+    /// key, and if the folder cannot be written.
     pub fn trust(
         &self,
         key: PublicKey,
@@ -149,10 +149,10 @@ impl Store {
         self.change(|trusted| trusted.trust(key, name, again))
     }
 
-    /// Revokes a key, by its name, line or fingerprint; `known` are keys that a daemon has from
-    /// elsewhere. Returns its entry, and whether that is news.
+    /// Revokes a key, which `who` gives by its name, its line or its fingerprint. `known` are keys
+    /// that a daemon has from elsewhere. Returns its entry, and whether anything changed.
     ///
-    /// Fails if nobody knows it, and if the folder cannot be written.
+    /// Fails if no such key is known, or the folder cannot be written.
     pub fn revoke(
         &self,
         who: &str,
@@ -161,13 +161,13 @@ impl Store {
         self.change(|trusted| trusted.revoke(who, known))
     }
 
-    /// Changes the keys of others while nobody else does.
+    /// Changes the keys of others under the lock of their folder.
     fn change(
         &self,
         change: impl Fn(&mut Trusted) -> Result<(Entry, bool), KeysError>,
     ) -> Result<(Entry, bool), KeysError> {
         if !self.dir.exists() {
-            // What is refused makes no folder.
+            // A change that is refused must not make the folder.
             change(&mut Trusted::default())?;
         }
         self.make_dir()?;
@@ -183,7 +183,7 @@ impl Store {
         Ok((entry, is_news))
     }
 
-    /// Replaces the file with the keys of others, or what it is a link to.
+    /// Replaces the file with the keys of others, or the file that it links to.
     fn write_trusted(&self, text: &str) -> Result<(), KeysError> {
         let path = file::real(&self.trusted_file());
         let dir = path.parent().expect("a file in a folder");
@@ -199,7 +199,7 @@ impl Store {
         write().map_err(|error| KeysError::Unwritable { dir: dir.into(), error })
     }
 
-    /// Makes the folder, if it is not there.
+    /// Makes the folder if it does not exist.
     fn make_dir(&self) -> Result<(), KeysError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
         made.map_err(|error| KeysError::Unwritable { dir: self.dir.clone(), error })?;
@@ -207,7 +207,7 @@ impl Store {
     }
 }
 
-/// Takes the lock of a folder, which others hold for a moment.
+/// Locks a folder; others hold the lock only for a moment.
 fn lock(dir: &Path) -> Result<File, KeysError> {
     let fail = |error| KeysError::Unwritable { dir: dir.into(), error };
     let lock = File::open(dir).map_err(fail)?;

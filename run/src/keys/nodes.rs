@@ -1,4 +1,4 @@
-//! From the keys of a scenario and those that are trusted to the key of each node.
+//! Finds the key of each node, from the keys in the scenario and the trusted keys.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{KeysError, Store, Trust};
 
-/// Where a daemon has the keys of its neighbours from.
+/// Where a daemon finds the keys of other nodes.
 #[derive(Clone, Debug)]
 pub struct NodeKeys {
-    /// The folder.
+    /// The folder of keys.
     pub store: Store,
-    /// This node.
+    /// Name of this node.
     name: String,
     /// Numbers of all nodes.
     numbers: BTreeMap<String, NodeId>,
@@ -24,28 +24,29 @@ pub struct NodeKeys {
     scenario: BTreeMap<String, PublicKey>,
 }
 
-/// The keys of a daemon.
+/// The keys that a daemon uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeysStatus {
-    /// The folder that they are in.
+    /// The folder of keys.
     pub folder: String,
-    /// The own key.
+    /// This node's own key.
     pub key: PublicKey,
     /// The keys of other nodes, by their names.
     pub nodes: BTreeMap<String, PublicKey>,
     /// The names of all other nodes.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Neighbours whose key nobody knows.
+    /// Neighbours whose keys are not known.
     pub missing: Vec<String>,
-    /// Trusted names that no node has.
+    /// Names of trusted keys that no node has.
     pub unused: Vec<String>,
-    /// Nodes whose key in the scenario was revoked here, and those that have none since theirs was.
+    /// Nodes whose key in the scenario was revoked here, and those that have no key since theirs
+    /// was revoked.
     pub revoked: Vec<String>,
 }
 
 impl NodeKeys {
-    /// What a scenario says of keys, for one of its nodes, and the folder with the others.
+    /// The keys that a scenario has for one of its nodes, and the folder with the trusted keys.
     pub fn build(scenario: &Scenario, plan: &NodePlan, store: Store) -> Self {
         let nodes = scenario.node.iter();
         Self {
@@ -60,10 +61,10 @@ impl NodeKeys {
         }
     }
 
-    /// Reads the folder: the keys of all other nodes.
+    /// Reads the folder, and returns the keys of all other nodes.
     ///
-    /// Fails if the folder and the scenario do not agree, or one of them gives this node a key
-    /// that is not its own.
+    /// Fails if the folder and the scenario contradict each other, or one of them gives this node a
+    /// key that is not its own.
     pub fn read(&self, own: PublicKey) -> Result<KeysStatus, KeysError> {
         self.check_own(own)?;
         let trusted = self.store.trusted()?;

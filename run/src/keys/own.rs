@@ -1,5 +1,5 @@
-//! The file with a node's own key: its kind and version on the first line, the secret in base64
-//! (RFC 4648, section 4) on the second.
+//! The file with a node's own key: kind and version on the first line, the secret in base64 (RFC
+//! 4648, section 4) on the second.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -12,19 +12,19 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::{KeysError, file};
 
-/// What the first line begins with; the version follows.
+/// The first line up to the version.
 const KIND: &str = "farhop private key, version ";
-/// The version that is written here.
+/// The version that this program writes.
 const VERSION: u32 = 1;
-/// A file that is longer is none of ours, in bytes.
+/// Most bytes that are read: files of ours are shorter.
 const LONGEST: u64 = 4096;
-/// The secret in base64, in signs.
+/// Length of the secret in base64, in characters.
 const SECRET_SIGNS: usize = 44;
 
-/// What the name begins with of a key that is not whole yet.
+/// Prefix of the name of an unfinished key file.
 pub(super) const UNFINISHED: &str = ".unfinished-key-";
 
-/// 32 bytes from the randomness of the system.
+/// 32 random bytes from the operating system.
 pub fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).expect("Linux has randomness once it has booted");
@@ -67,13 +67,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Identity, KeysError> {
     secret.map(Identity::from_secret).ok_or_else(|| KeysError::Damaged { path: path() })
 }
 
-/// Writes a new key, whole or not at all; leaves one that is there alone. To be called under the
-/// lock of the folder.
+/// Writes a new key, completely or not at all; an existing one is not replaced. To be called under
+/// the folder's lock.
 pub(super) fn write_new(dir: &Path, path: &Path) -> Result<(), KeysError> {
     let identity = Identity::from_secret(random());
     let text = format!("{KIND}{VERSION}\n{}\n", STANDARD.encode(identity.secret()));
     let fail = |error| KeysError::Unwritable { dir: dir.into(), error };
-    // It is made for this user alone.
+    // The file is made with permissions for this user alone.
     let mut file = file::unfinished(dir, UNFINISHED).map_err(fail)?;
     file.write_all(text.as_bytes()).map_err(fail)?;
     file.as_file().sync_all().map_err(fail)?;

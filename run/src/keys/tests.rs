@@ -1,4 +1,4 @@
-//! What the folder of keys keeps, and what it says when something is wrong.
+//! Tests of the folder of keys, and of the error messages.
 
 use std::os::unix::fs::{MetadataExt as _, chown, symlink};
 use std::os::unix::net::UnixListener;
@@ -19,7 +19,7 @@ fn key(byte: u8) -> PublicKey {
     Identity::from_secret([byte; 32]).public()
 }
 
-/// Writes what stands in the place of the own key.
+/// Writes the file of the own key.
 fn put_key(store: &Store, text: &str, mode: u32) {
     store.make_dir().expect("a directory");
     fs::write(store.key_file(), text).expect("a file");
@@ -77,7 +77,7 @@ fn what_one_who_was_killed_left_is_removed_by_the_next_and_nothing_else_is() {
     put(".unfinished-key-aB3xYz");
     store.own_or_new().expect("a new key");
     assert_eq!(there(), others);
-    // It may have been killed after its key was whole.
+    // A process may have been killed after its key was complete.
     put(".unfinished-key-aB3xYz");
     let making = lock(store.dir()).expect("nobody has it");
     store.own_or_new().expect("the same key");
@@ -95,7 +95,7 @@ fn a_key_cut_short_at_any_place_is_called_so() {
     let (_dir, store) = folder();
     store.own_or_new().expect("a key");
     let whole = fs::read_to_string(store.key_file()).expect("text");
-    // Without the last sign, the end of the line, nothing is missing.
+    // Without the last character, the end of the line, it is still complete.
     for length in 0..whole.len() - 1 {
         put_key(&store, &whole[..length], 0o600);
         let said = complaint(&store);
@@ -234,7 +234,7 @@ fn a_link_in_the_place_of_the_trusted_keys_stays_and_is_written_through() {
     assert_eq!(after.permissions().mode() & 0o777, 0o640);
     assert_ne!(after.ino(), before, "it is replaced whole, and not written into");
     assert_eq!(fs::read_dir(&far).expect("a folder").count(), 1, "nothing is left over");
-    // What it leads to is looked at as what is in the folder.
+    // The folder that a link leads to is checked like the folder of keys itself.
     fs::set_permissions(&far, fs::Permissions::from_mode(0o777)).expect("our own");
     let said = store.trusted().expect_err("others can replace it").to_string();
     assert!(said.contains("/far (mode 0777)"), "{said}");
@@ -358,7 +358,7 @@ fn a_daemon_that_ended_is_not_told_and_one_that_is_deaf_is_named() {
     let hang_up = std::thread::spawn(move || drop(listener.accept()));
     assert!(store.tell().is_err());
     hang_up.join().expect("no panic");
-    // A daemon that is killed leaves its note.
+    // A daemon that is killed leaves this file.
     let note = fs::read(store.holder_file()).expect("a note");
     drop(held);
     fs::write(store.holder_file(), note).expect("a note");
@@ -375,7 +375,7 @@ fn a_daemon_that_left_no_note_is_not_taken_for_none() {
     fs::remove_file(store.holder_file()).expect("a note");
     let said = store.tell().expect_err("which one is it").to_string();
     assert!(said.contains("which daemon that is"), "{said}");
-    // Of the daemon that runs with a key in the place of the first one's.
+    // As if a second daemon ran with a key that replaced the first one's.
     fs::write(store.holder_file(), "another").expect("a note");
     drop(held);
     assert!(store.holder_file().exists());

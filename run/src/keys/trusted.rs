@@ -1,4 +1,4 @@
-//! The file with the keys of others: a line a key, with comments, which are kept.
+//! The file with the keys of others: one key per line. Comments in it are preserved.
 //!
 //! ```text
 //! # the hill, from Anna by telephone
@@ -6,7 +6,7 @@
 //! fh1-BBBB... valley revoked 2026-11-22
 //! ```
 //!
-//! A revoked key stays in the file, so that it is refused where a scenario still names it.
+//! A revoked key stays in the file, so that it is refused even if a scenario names it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,29 +17,30 @@ use serde::{Deserialize, Serialize};
 
 use super::KeysError;
 
-/// Longest name of a node.
+/// Longest name of a node, in bytes.
 const NAME_LENGTH: usize = 32;
 
-/// The key of somebody else.
+/// The key of another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: PublicKey,
-    /// The node that has it; the fingerprint where nobody said.
+    /// The node that has it; its fingerprint if no name was given.
     pub name: String,
-    /// What it is worth.
+    /// Whether it is trusted.
     pub state: Trust,
-    /// The day since when, as `2026-11-21`, for people; empty in a line written by hand.
+    /// Since which day, as `2026-11-21`, for people to read; empty in a line written by hand
+    /// without it.
     pub since: String,
 }
 
-/// What a key is worth.
+/// Whether a key is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
-    /// Its node is a neighbour.
+    /// It is trusted.
     Added,
-    /// Its node is refused, whoever names it.
+    /// It is refused, even if a scenario names it.
     Revoked,
 }
 
@@ -52,7 +53,7 @@ impl Trust {
     }
 }
 
-/// The keys of others.
+/// The contents of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Trusted {
     lines: Vec<Line>,
@@ -67,7 +68,7 @@ enum Line {
 impl Trusted {
     /// Reads the file; `path` is for messages.
     ///
-    /// Fails at a line that is not understood, a key that is there twice, or two keys of one name.
+    /// Fails at an invalid line, a key that occurs twice, or a name with two trusted keys.
     pub fn parse(path: &Path, text: &str) -> Result<Self, KeysError> {
         let mut found = Self::default();
         for (index, line) in text.lines().enumerate() {
@@ -94,7 +95,7 @@ impl Trusted {
         Ok(())
     }
 
-    /// The file's text.
+    /// The text of the file.
     pub fn text(&self) -> String {
         let line = |line: &Line| match line {
             Line::Other(text) => format!("{text}\n"),
@@ -114,20 +115,20 @@ impl Trusted {
         })
     }
 
-    /// The keys that are worth something.
+    /// The trusted keys.
     pub fn added(&self) -> impl Iterator<Item = &Entry> {
         self.entries().filter(|entry| entry.state == Trust::Added)
     }
 
-    /// Whether a key is refused, whoever names it.
+    /// Whether a key is refused, even if a scenario names it.
     pub fn is_revoked(&self, key: &PublicKey) -> bool {
         self.entries().any(|entry| entry.key == *key && entry.state == Trust::Revoked)
     }
 
-    /// Trusts a key, under a name if one is given; one that was revoked only `again`. Returns its
-    /// entry, and whether that is news.
+    /// Trusts a key, under a name if one is given; a revoked key only if `again`. Returns its
+    /// entry, and whether anything changed.
     ///
-    /// Fails if the key was revoked, has another name, or the name another key.
+    /// Fails if the key was revoked, has another name, or the name has another key.
     pub(super) fn trust(
         &mut self,
         key: PublicKey,
@@ -158,7 +159,7 @@ impl Trusted {
         Ok((new, true))
     }
 
-    /// Puts an entry in the place of the one with its key, or at the end.
+    /// Replaces the entry of this key, or appends one.
     fn put(&mut self, new: Entry) {
         let old = self.lines.iter_mut().find_map(|line| match line {
             Line::Entry { entry, .. } if entry.key == new.key => Some(entry),
@@ -170,10 +171,10 @@ impl Trusted {
         }
     }
 
-    /// Revokes the key of a name, a line or a fingerprint. What a daemon knows from elsewhere, by
-    /// name, is in `known`. Returns the entry, and whether that is news.
+    /// Revokes the key with this name, line or fingerprint. `known` are keys, by name, that a
+    /// daemon has from elsewhere. Returns the entry, and whether anything changed.
     ///
-    /// Fails if nobody knows it.
+    /// Fails if no such key is known.
     pub(super) fn revoke(
         &mut self,
         who: &str,

@@ -1,8 +1,8 @@
 //! Keeps the processors of a virtual machine awake while a lab measures.
 //!
-//! A virtual processor with nothing to do goes back to the host, and returns when that finds room
-//! for it: on a busy host some milliseconds after the timer that wakes a daemon. One that always
-//! has something to do stays. What it does yields to everything else (`SCHED_IDLE`).
+//! An idle virtual processor returns to the host, and comes back when the host has room for it: on
+//! a busy host some milliseconds after the timer that should wake a daemon. A processor that is
+//! never idle stays. The threads that keep it busy yield to everything else (`SCHED_IDLE`).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::device::os;
 
-/// Threads that have nothing to do, one for each processor, until it is dropped.
+/// Busy threads, one for each processor, until this is dropped.
 pub(super) struct Awake {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Awake {
-    /// Keeps all processors awake, if this is a virtual machine that may use them without limit.
+    /// Keeps all processors awake, if this is a virtual machine without a limit on processor time.
     pub(super) fn keep() -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let allowed = match is_virtual() && !is_limited() {
@@ -53,22 +53,22 @@ fn spin_on(processor: usize, is_over: &AtomicBool) {
     if sched_setaffinity(None, &only).is_err() || !os::yield_to_all() {
         return;
     }
-    // Divisions leave most of the core to its other half, as pauses would. But of many pauses
-    // hypervisors think that somebody waits for a lock.
+    // Divisions leave most of the core to its other hardware thread, as pause instructions would;
+    // but hypervisors take many pauses for waiting on a lock.
     let mut value = u64::MAX;
     while !is_over.load(Ordering::Relaxed) {
         value = u64::MAX / black_box(value | 1);
     }
 }
 
-/// Whether there is a hypervisor below, as x86 processors tell.
+/// Whether this is a virtual machine, as x86 processors tell.
 fn is_virtual() -> bool {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = processors.lines().find(|line| line.starts_with("flags"));
     flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// Whether what is used for nothing would be missing elsewhere: a container with a quota.
+/// Whether busy threads would use up processor time that others need: in a container with a quota.
 fn is_limited() -> bool {
     let quota = fs::read_to_string("/sys/fs/cgroup/cpu.max").unwrap_or_default();
     quota.split_ascii_whitespace().next().is_some_and(|most| most != "max")

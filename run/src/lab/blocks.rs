@@ -1,4 +1,4 @@
-//! Flows of blocks in the lab: a program at either end, over the block sockets of its daemon.
+//! Flows of blocks in the lab: a program at each end, over the block sockets of its daemon.
 
 use std::io;
 use std::path::Path;
@@ -11,18 +11,18 @@ use super::traffic::Shared;
 use crate::daemon::socket_path;
 use crate::sockets::client::{BlockListener, BlockSender, Daemon, SocketError};
 
-/// Where the two daemons of a flow of blocks are asked, and what it is called there.
+/// The daemons at the two ends of a flow of blocks, and its names there.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     from: Daemon,
     to: Daemon,
-    /// The name of the node that it is for.
+    /// Name of the destination node.
     node: String,
     service: String,
 }
 
 impl Ends {
-    /// The ends of the flow with this place in the scenario; `dir` has the sockets of the lab.
+    /// The ends of flow number `index` of the scenario; `dir` has the control sockets of the lab.
     pub(super) fn build(config: &FlowConfig, index: usize, dir: &Path) -> Self {
         let daemon = |name: &str| Daemon::at(socket_path(dir, name));
         Self {
@@ -34,7 +34,7 @@ impl Ends {
     }
 }
 
-/// Sends blocks until the flow's time is over, or its bytes are.
+/// Sends blocks until the flow's time is over, or all its bytes are sent.
 pub(super) fn send(config: &FlowConfig, ends: &Ends, shared: &Shared) -> io::Result<()> {
     let outcome = (|| {
         let mut sender = BlockSender::open(&ends.from, &ends.node, &ends.service, &ends.service)?;
@@ -51,7 +51,7 @@ pub(super) fn send(config: &FlowConfig, ends: &Ends, shared: &Shared) -> io::Res
     settle(outcome, shared)
 }
 
-/// Takes blocks, until the daemon is gone.
+/// Receives blocks until the flow or the daemon ends.
 pub(super) fn receive(config: &FlowConfig, ends: &Ends, shared: &Shared) -> io::Result<()> {
     let begin = WallClock::now();
     let outcome = (|| {
@@ -71,7 +71,7 @@ pub(super) fn receive(config: &FlowConfig, ends: &Ends, shared: &Shared) -> io::
     settle(outcome, shared)
 }
 
-/// What fails once the flow's time is over fails because the lab is taken down.
+/// Ignores errors after the flow's time is over: the lab is being taken down.
 fn settle(outcome: Result<(), SocketError>, shared: &Shared) -> io::Result<()> {
     match outcome {
         Err(_) if shared.stop.load(Ordering::Relaxed) => Ok(()),

@@ -1,4 +1,4 @@
-//! The processes of a lab: a node with its daemon, and the air.
+//! The processes of a lab: one for each node, with its daemon, and the air.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,23 +21,23 @@ use crate::device::signals::Signals;
 use crate::device::{os, tun};
 use crate::keys::NodeKeys;
 
-/// How long a node waits for its radio to be given to it: the lab does so one node after the other,
-/// and ends its nodes if it gives up itself.
+/// How long a node waits for each of its radios. The lab hands radios over one node after the
+/// other, and ends its nodes if it gives up.
 const PATIENCE: StdDuration = StdDuration::from_secs(60);
-/// Name of the air among the processes of a lab; no node can have it.
+/// Name of the air among the processes of a lab; no node can have this name.
 pub(super) const AIR: &str = "@air";
 
-/// Name of a radio's interface on its way to its node, by its number among all radios.
+/// Name of a radio's interface until its node renames it; `radio` is its number among all radios.
 pub(super) fn far_end(radio: usize) -> String {
     format!("far{radio}")
 }
 
-/// Name of the air's end of the veth pair of a radio, by its number among all radios.
+/// Name of the air's end of a radio's veth pair; `radio` is its number among all radios.
 pub(super) fn near_end(radio: usize) -> String {
     format!("air{radio}")
 }
 
-/// The radios of a network: the air's ends of them, in the order of the plan.
+/// All radios of a network, with the interfaces at the air's end, in the order of the plan.
 pub(super) fn radio_ends(plan: &Plan) -> Vec<RadioEnd> {
     let radios = plan
         .nodes
@@ -47,7 +47,7 @@ pub(super) fn radio_ends(plan: &Plan) -> Vec<RadioEnd> {
     radios.enumerate().map(end).collect()
 }
 
-/// The file in which a node says what namespace it has made.
+/// File in which a node records its namespace.
 pub(super) fn ready_file(dir: &Path, node: &str) -> PathBuf {
     dir.join(format!("{node}.ready"))
 }
@@ -60,10 +60,10 @@ pub(super) fn read_scenario(dir: &Path) -> Result<Scenario> {
     Ok(scenario)
 }
 
-/// A node: takes a network namespace of its own, or one `again` that it had before and that is its
-/// standard input; waits for its radio, and runs the daemon.
+/// Runs a node: makes a network namespace, or, if `again`, enters the node's earlier one, which is
+/// on standard input; waits for its radios; and runs the daemon.
 ///
-/// Fails if the parent dies, the radio does not come, or the daemon fails.
+/// Fails if the parent is dead, a radio does not come, or the daemon fails.
 pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64, again: bool) -> Result<()> {
     os::die_with_parent(parent)?;
     match again {
@@ -81,13 +81,15 @@ pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64, again: bool) -> 
     let index = plan.nodes.iter().position(|node| node.name == name);
     let index = index.with_context(|| format!("no node '{name}' in the scenario"))?;
     network::take_up_loopback()?;
-    // Hosts of a lab are alike whatever this machine prefers, and learn nothing between flows.
+    // All hosts of a lab behave alike, whatever this machine's defaults are, and learn nothing from
+    // one flow for the next.
     network::set_sysctl("net/ipv4/tcp_congestion_control", "reno")?;
     let _ = network::set_sysctl("net/ipv4/tcp_no_metrics_save", "1");
     for (key, value) in hosts::settings(&scenario, name)? {
         network::set_sysctl(key, value)?;
     }
-    // That this file is there says that the namespace is: the lab may move the radio into it.
+    // The existence of this file tells the lab that the namespace exists and the radios can be
+    // moved in.
     let namespace = serde_json::to_vec(&Namespace::own()?).expect("plain data");
     let ready = ready_file(dir, name);
     let new = ready.with_extension("new");
@@ -115,7 +117,7 @@ pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64, again: bool) -> 
     })
 }
 
-/// Waits for the interface of a radio and takes it up under its name here.
+/// Waits for the interface of a radio, renames it, and sets it up.
 fn take_radio(far: &str, interface: &str) -> Result<()> {
     let limit = WallClock::now() + PATIENCE;
     while !network::exists(far) {
@@ -127,7 +129,7 @@ fn take_radio(far: &str, interface: &str) -> Result<()> {
     Ok(network::take_up_radio(far, interface)?)
 }
 
-/// How a node protects its frames, with the key that the lab has made for it.
+/// The security of a node, with the key that the lab made for it.
 fn security(scenario: &Scenario, plan: &NodePlan, dir: &Path) -> Result<Option<Security>> {
     let Some(config) = scenario.security.clone().filter(SecurityConfig::is_on) else {
         return Ok(None);
@@ -137,9 +139,9 @@ fn security(scenario: &Scenario, plan: &NodePlan, dir: &Path) -> Result<Option<S
     Ok(Some(Security { config, identity, keys: NodeKeys::build(scenario, plan, store) }))
 }
 
-/// The air between the nodes of a lab.
+/// Runs the air between the nodes of a lab.
 ///
-/// Fails if the parent dies or an interface is missing.
+/// Fails if the parent is dead or an interface is missing.
 pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
     os::die_with_parent(parent)?;
     let mut scenario = read_scenario(dir)?;
@@ -153,7 +155,7 @@ pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
         interface: stranger::near_end(index),
     };
     let strangers: Vec<RadioEnd> = scenario.adversary.iter().enumerate().map(end).collect();
-    // What there is a script for is only noise.
+    // If there are scripts, the strangers are only noise.
     let as_noise = strangers.iter().any(|end| stranger::script_file(dir, &end.node).exists());
     let options = AirOptions { scenario: &scenario, seed, radios, strangers, as_noise };
     let mut air = Air::open(&options)?;
@@ -186,7 +188,7 @@ pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
     }
 }
 
-/// The times of a scenario's faults count from the beginning of the run, which is now.
+/// Plans the scenario's faults: their times count from the beginning of the run, which is now.
 fn plan_faults(air: &mut Air, scenario: &Scenario, owners: &[String]) {
     let begin = air.now();
     for fault in &scenario.fault {

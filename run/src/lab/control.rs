@@ -20,18 +20,18 @@ use super::programs::{end_programs, signal};
 use super::state::{LabState, Process, named, refuse_several, remove_unborn};
 use super::{Doing as _, LAB_VARIABLE, LabError, keys, labs_dir, list};
 
-/// How long a lab may take to go down by itself.
+/// How long the holder of a lab may take to end by itself.
 const PATIENCE: StdDuration = StdDuration::from_secs(3);
 
 /// Name of the environment variable with the node in whose network a program was started.
 const NODE_VARIABLE: &str = "FARHOP_LAB_NODE";
 
-/// Runs a program in the place of this process, in the network of a node of a lab; `@air` stands
-/// for the air. Returns only if that fails.
+/// Replaces this process by a program in the network of a node; `@air` is the air's. Returns only
+/// if that fails.
 ///
-/// To be called before the process has other threads.
+/// Must be called before the process has other threads.
 pub fn exec(lab: &LabState, node: &str, command: &[impl AsRef<OsStr>]) -> LabError {
-    // Inside, an ordinary user looks like root, whose folder is another one.
+    // Inside, an ordinary user looks like root, who has another runtime folder.
     let runtime = labs_dir();
     match enter(lab, node) {
         Err(error) => error,
@@ -48,7 +48,7 @@ pub fn exec(lab: &LabState, node: &str, command: &[impl AsRef<OsStr>]) -> LabErr
     }
 }
 
-/// Why a program does not run in a node, which has the files and the users of this host.
+/// The error for a program that could not be run. Nodes have the files and users of this host.
 fn not_run(program: &str, node: &str, error: &io::Error) -> LabError {
     let is_there = error.kind() != io::ErrorKind::NotFound;
     let why = match error.kind() {
@@ -64,15 +64,15 @@ fn not_run(program: &str, node: &str, error: &io::Error) -> LabError {
     LabError::NotRun { said, is_there }
 }
 
-/// The lab and the name of the node in whose network [`exec`] started this program, if it did.
+/// The lab and the node in whose network [`exec`] started this program; `None` if it did not.
 pub fn own() -> Option<(LabState, String)> {
     let (mark, node) = (env::var(LAB_VARIABLE).ok()?, env::var(NODE_VARIABLE).ok()?);
     let lab = list().into_iter().find(|lab| lab.mark() == mark)?;
     Some((lab, node))
 }
 
-/// The folder with the keys of the node in whose network [`exec`] started this program, if it did;
-/// it is there only if the frames of the lab are protected.
+/// The folder of keys of the node in whose network [`exec`] started this program; `None` if it did
+/// not. The folder exists only if the frames of the lab are protected.
 pub fn own_keys() -> Option<PathBuf> {
     let (lab, node) = own()?;
     Some(keys::folder(&lab.dir(), &node))
@@ -116,11 +116,11 @@ fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
         .doing("enter the network of the node")
 }
 
-/// Takes a lab down: that with this id, or of this scenario, or the only one that is kept; or all.
-/// Also removes what labs of these left that were killed. Returns the ids.
+/// Takes a lab down: the one with this id or of this scenario, or without a name the only one that
+/// is kept; or all. Also removes what killed labs among these have left. Returns the ids.
 ///
-/// Fails if there is no such lab, or several are running and not all are meant, or one whose flows
-/// run is not named.
+/// Fails if there is no such lab, if several are running and not all are meant, or if flows still
+/// run and the lab is not named.
 pub fn down(name: Option<&str>, are_all_meant: bool) -> Result<Vec<String>, LabError> {
     let all = list();
     let known = all.iter().map(|lab| lab.id.as_str()).collect::<Vec<_>>().join(", ");
@@ -131,7 +131,7 @@ pub fn down(name: Option<&str>, are_all_meant: bool) -> Result<Vec<String>, LabE
         return Err(LabError::Unknown(why + &but_foreign()));
     }
     if name.is_none() && !are_all_meant {
-        // Somebody waits for what comes of it.
+        // Somebody waits for the result of its flows.
         let busy = labs.iter().find(|lab| lab.is_alive() && !lab.kept).map(|lab| lab.id.clone());
         labs.retain(|lab| lab.kept || !lab.is_alive());
         if let (true, Some(id)) = (labs.is_empty(), busy) {

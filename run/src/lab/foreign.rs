@@ -1,5 +1,5 @@
-//! Labs of other users on this host. Their folders are closed to us; their processes can be seen,
-//! and say where the folder is.
+//! Labs of other users on this host. Their folders are not accessible to us, but the command lines
+//! of their processes show where they are.
 
 use std::fmt;
 use std::fs;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 
 use super::programs::processes;
 
-/// Word with which the process of an air begins: each lab has one.
+/// First argument of an air's process, of which each lab has one.
 const AIR_COMMAND: &str = "lab-air";
-/// Where root's labs are unless the environment says something else.
+/// Default runtime folder of root.
 const ROOTS: &str = "/run/farhop";
 
-/// A lab that another user has.
+/// A lab of another user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
     /// Its id.
     pub id: String,
-    /// The name of its user, or his number where he has none here.
+    /// Name of its user, or `#` and the number of a user without a name here.
     pub user: String,
-    /// The runtime folder that it is in.
+    /// Its runtime folder.
     pub runtime: PathBuf,
 }
 
 impl fmt::Display for Foreign {
-    /// Whose it is, and how to get at it. Its folder is somebody else's word: what a shell might
-    /// take for more than a name is in no line that is there to be copied.
+    /// Says whose lab it is, and how to reach it. The path of its folder comes from another user:
+    /// if a shell could take it for more than a path, it is left out of the command to be copied.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, user, runtime } = self;
         write!(f, "lab {id} is of {user}")?;
@@ -35,7 +35,7 @@ impl fmt::Display for Foreign {
         write!(f, ": `sudo ")?;
         match user.as_str() {
             "root" => {}
-            // Bare, it would begin a comment.
+            // Unquoted it would begin a comment.
             number if number.starts_with('#') => write!(f, "-u '{number}' ")?,
             name => write!(f, "-u {name} ")?,
         }
@@ -46,7 +46,7 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// The labs of other users, as far as the system shows them.
+/// The labs of other users, as far as the system shows their processes.
 pub fn foreign() -> Vec<Foreign> {
     let us = rustix::process::geteuid().as_raw();
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -63,13 +63,13 @@ pub fn foreign() -> Vec<Foreign> {
     found
 }
 
-/// What is to be said where no lab of this user is meant: which others there are.
+/// An addition to messages that no lab was found: the labs of other users.
 pub fn but_foreign() -> String {
     foreign().iter().map(|lab| format!("; {lab}")).collect()
 }
 
-/// The id of a lab and its runtime folder, from the command line of its air. It is somebody else's
-/// word: what no lab of ours could be called is none.
+/// Id and runtime folder of a lab, from the command line of its air. These come from another user:
+/// `None` if a lab of ours could not have them.
 fn place_of(command: &[u8]) -> Option<(String, PathBuf)> {
     let mut words = command.split(|byte| *byte == 0).map(|word| str::from_utf8(word).ok());
     words.nth(1)?.filter(|word| *word == AIR_COMMAND)?;

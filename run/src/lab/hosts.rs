@@ -1,7 +1,7 @@
-//! What the kernels of a lab's nodes are told about TCP, and what they cannot be told.
+//! TCP settings of a lab's nodes, and scenarios that a lab cannot run.
 //!
-//! Congestion control is set at each socket. SACK, timestamps and ECN are settings of a network
-//! namespace: all flows of a node share them. This machine's own settings stay as they are.
+//! Congestion control is set for each socket. SACK, timestamps and ECN are settings of a network
+//! namespace, which all flows of a node share. This machine's own settings are not changed.
 
 use farhop_proto::base::{Bitrate, NodeId, RadioId};
 use farhop_proto::stack::{
@@ -11,10 +11,10 @@ use farhop_sim::engine::flow_name;
 
 use super::LabError;
 
-/// A setting of a namespace, and its value.
+/// A sysctl of a network namespace, and its value.
 pub(super) type Setting = (&'static str, &'static str);
 
-/// Refuses radios that the emulated air does not know, and flows that the kernel and the lab's
+/// Refuses radios that the emulated air does not support, and flows that the kernel and the lab's
 /// programs cannot run.
 ///
 /// Panics if the scenario has problems.
@@ -45,20 +45,20 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The name of a node whose radio puts frames together.
+/// The name of a node whose radio aggregates frames.
 fn unknown_to_air(plan: &Plan) -> Option<&str> {
     let puts_together = |radio: &RadioPlan| radio.spec.aggregate > 1;
     plan.nodes.iter().find(|node| node.radios.iter().any(puts_together)).map(|node| &*node.name)
 }
 
-/// A bit-rate that a radio sends at, its node, and a neighbour that knows only lower ones of it. A
-/// schedule names the rate of each frame.
+/// A bit-rate of a radio that one of its neighbours cannot receive, and the names of both nodes. It
+/// does not matter with a schedule, which sets the rate of each frame.
 fn unknown_to_neighbour<'a>(
     plan: &'a Plan,
     link: &LinkConfig,
 ) -> Option<(Bitrate, &'a str, &'a str)> {
     plan.hops.iter().filter(|hop| hop.usable).find_map(|hop| {
-        // Numbers begin with 1. There may be very many hops.
+        // Numbers begin with 1. This avoids a search, as there may be very many hops.
         let node = |(node, _): (NodeId, RadioId)| &plan.nodes[usize::from(node.0) - 1];
         let (sender, receiver) = (node(hop.from), node(hop.to));
         let sends = &sender.radios[usize::from(hop.from.1.0)].spec;
@@ -71,7 +71,7 @@ fn unknown_to_neighbour<'a>(
     })
 }
 
-/// The first thing of a flow that the lab does not have.
+/// The first property of a flow that the lab does not support.
 fn unknown_to_kernel(flow: &FlowConfig) -> Option<String> {
     if !matches!(flow.kind, FlowKind::Tcp | FlowKind::Udp | FlowKind::Hop) {
         return Some(format!("flow of kind \"{}\"", flow.kind.name()));
@@ -92,16 +92,16 @@ fn unknown_to_kernel(flow: &FlowConfig) -> Option<String> {
     (flow.tcp != switches).then(|| "TCP settings other than sack, timestamps and ecn".into())
 }
 
-/// Why a lab would refuse a scenario, if it would.
+/// Why a lab would refuse this scenario; `None` if it would run it.
 ///
 /// Panics if the scenario has problems.
 pub fn refusal(scenario: &Scenario) -> Option<String> {
     check(scenario).err().map(|error| error.to_string())
 }
 
-/// What the namespace of a node is told.
+/// Settings for the network namespace of a node.
 ///
-/// Fails if the flows of the node want different things.
+/// Fails if its flows need different values.
 pub(super) fn settings(scenario: &Scenario, node: &str) -> Result<Vec<Setting>, LabError> {
     let mut found: Vec<Setting> = Vec::new();
     let here =

@@ -1,4 +1,5 @@
-//! A network namespace of the lab's own, and for an ordinary user a user namespace around it.
+//! Isolates the lab: a network namespace of its own and, for an ordinary user, a user namespace
+//! around it.
 
 use std::fs;
 
@@ -8,14 +9,14 @@ use super::{LabError, RUNTIME_DIR};
 use crate::device::os;
 
 /// Moves this process into a network namespace of its own, so that nothing of the host is touched.
-/// An ordinary user gets a user namespace first, in which the rest is allowed.
+/// For an ordinary user this happens in a new user namespace, in which it is permitted.
 ///
-/// To be called before the process has other threads. Fails with one sentence on what the kernel
+/// Must be called before the process has other threads. Fails with a sentence on what the kernel
 /// refuses and what to do.
 pub fn isolate() -> Result<(), LabError> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
-    // Root of a user namespace must look where the user looks who takes the lab down.
+    // As root of a user namespace it must use the same folder as the user who takes the lab down.
     RUNTIME_DIR.get_or_init(crate::daemon::runtime_dir);
     if uid == 0 {
         return os::unshare(UnshareFlags::NEWNET).map_err(|error| {
@@ -45,7 +46,7 @@ pub fn isolate() -> Result<(), LabError> {
     check_tun()
 }
 
-/// The TUN device is opened by each daemon; what forbids it is said before anything is built.
+/// Checks that daemons will be able to open the TUN device, before anything is built.
 fn check_tun() -> Result<(), LabError> {
     let open = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
     open.map(drop).map_err(|error| {

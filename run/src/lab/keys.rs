@@ -1,4 +1,4 @@
-//! Keys that a lab makes for its nodes and throws away with its folder.
+//! Keys that a lab makes for its nodes, and that are deleted with its folder.
 
 use std::path::{Path, PathBuf};
 
@@ -7,18 +7,18 @@ use farhop_proto::stack::Scenario;
 use super::LabError;
 use crate::keys::{KeysError, Store};
 
-/// The keys of a node, in the folder of its lab.
+/// The folder of keys of a node in a lab.
 pub(super) fn store(dir: &Path, node: &str) -> Result<Store, KeysError> {
     Store::open(Some(&folder(dir, node)))
 }
 
-/// Where they are.
+/// Path of the folder of keys of a node.
 pub(super) fn folder(dir: &Path, node: &str) -> PathBuf {
     dir.join("keys").join(node)
 }
 
-/// Protects the frames of a scenario that says nothing else, and gives each node a new key, also
-/// where the scenario names one: the private halves of those are not here.
+/// Turns on security, unless the scenario says otherwise, and makes a key for each node, even if
+/// the scenario names one, since the lab does not have its private half.
 pub(super) fn make(scenario: &mut Scenario, dir: &Path) -> Result<(), LabError> {
     if !scenario.security.get_or_insert_default().is_on() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Interfaces over netlink: veth pairs, and the settings of interfaces inside namespaces.
+//! Network interfaces over netlink: veth pairs, and settings inside namespaces.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use rtnetlink::{Handle, LinkUnspec, LinkVeth};
 use super::{Doing as _, LabError};
 use crate::device::FRAME_BYTES;
 
-/// Runs netlink requests to their end on this thread.
+/// Runs netlink requests on this thread, and waits for them.
 fn with_netlink<T>(
     what: &str,
     requests: impl AsyncFnOnce(Handle) -> Result<T, rtnetlink::Error>,
@@ -26,12 +26,13 @@ fn index(interface: &str) -> io::Result<u32> {
     Ok(rustix::net::netdevice::name_to_index(&socket, interface)?)
 }
 
-/// Whether an interface is there.
+/// Whether an interface exists.
 pub(super) fn exists(interface: &str) -> bool {
     index(interface).is_ok()
 }
 
-/// Makes a veth pair: `near` stays here and goes up, `far` goes to the namespace of process `pid`.
+/// Makes a veth pair: `near` stays here and is set up, `far` is moved to the namespace of process
+/// `pid`.
 pub(super) fn add_veth(near: &str, far: &str, pid: u32) -> Result<(), LabError> {
     let refused = |error: LabError| match error {
         LabError::Io { error, .. } => LabError::Refused(format!(
@@ -55,8 +56,8 @@ pub(super) fn add_veth(near: &str, far: &str, pid: u32) -> Result<(), LabError> 
     })
 }
 
-/// Removes a veth pair by its near end. The kernel would do it too once both namespaces have gone,
-/// but in its own time, and the next lab of this process may want the name before.
+/// Removes a veth pair by its near end. The kernel does so too once both namespaces are gone, but
+/// possibly after the next lab of this process needs the name.
 pub(super) fn remove_veth(near: &str) -> Result<(), LabError> {
     let Ok(link) = index(near) else { return Ok(()) };
     with_netlink("remove a veth pair", async |handle: Handle| {
@@ -64,7 +65,7 @@ pub(super) fn remove_veth(near: &str) -> Result<(), LabError> {
     })
 }
 
-/// Names the radio's end of a veth pair, once it is in this namespace, and takes it up.
+/// Renames the radio's end of a veth pair, which is in this namespace, and sets it up.
 pub(super) fn take_up_radio(arrived: &str, name: &str) -> Result<(), LabError> {
     let link = index(arrived).doing(arrived)?;
     quieten(arrived);
@@ -76,7 +77,7 @@ pub(super) fn take_up_radio(arrived: &str, name: &str) -> Result<(), LabError> {
     })
 }
 
-/// Takes up the loopback interface of this namespace.
+/// Sets up the loopback interface of this namespace.
 pub(super) fn take_up_loopback() -> Result<(), LabError> {
     let lo = index("lo").doing("lo")?;
     with_netlink("take up the loopback interface", async |handle: Handle| {
@@ -84,13 +85,13 @@ pub(super) fn take_up_loopback() -> Result<(), LabError> {
     })
 }
 
-/// The host's own stack must not speak on an interface that carries 802.11 frames.
+/// Keeps the host's own stack from sending on an interface that carries 802.11 frames.
 fn quieten(interface: &str) {
-    // A kernel without IPv6 has nothing to switch off.
+    // On a kernel without IPv6 there is nothing to switch off.
     let _ = set_sysctl(&format!("net/ipv6/conf/{interface}/disable_ipv6"), "1");
 }
 
-/// Sets a value of this network namespace.
+/// Sets a sysctl of this network namespace.
 pub(super) fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
     fs::write(format!("/proc/sys/{key}"), value)
 }

@@ -1,8 +1,8 @@
-//! Processor time that was taken beside a lab, by programs that are none of it.
+//! Processor time that programs outside of a lab use during a run.
 //!
-//! A lab can be in time and not be still: what computes beside it makes every host react some tens
-//! of microseconds later, which no counter of late wake-ups notices, but a link on which both sides
-//! wait for each other does.
+//! A lab can be in time without being undisturbed: if something else computes, every host reacts
+//! some tens of microseconds later. Counters of late wake-ups do not show that, but a link on which
+//! both sides wait for each other is slower.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,15 +12,16 @@ use rustix::param::clock_ticks_per_second;
 use super::programs::{own_processes, processes, programs};
 use super::state::LabState;
 
-/// Flag of the threads of the kernel, in field 9 of `/proc/PID/stat` (`PF_KTHREAD`). They work for
-/// the lab too.
+/// Flag of kernel threads, in field 9 of `/proc/PID/stat` (`PF_KTHREAD`). They are not counted, as
+/// they work for the lab too.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Processor seconds that all that is not of this lab has used so far, as far as it can be seen: of
-/// other programs, and of other machines on the same hardware, where the hypervisor tells.
+/// Processor time, in seconds, that everything outside of this lab has used so far, as far as it
+/// can be seen: other programs, and other virtual machines on the same hardware, if the hypervisor
+/// tells.
 ///
-/// With those of processes that have ended, for which their parents answer: only the difference
-/// of two values means something.
+/// It includes the time of ended processes, which is in that of their parents. Only the difference
+/// between two values has a meaning.
 pub(super) fn cpu_s(lab: &LabState) -> f64 {
     let ticks: u64 = outside(lab)
         .into_iter()
@@ -36,19 +37,19 @@ fn outside(lab: &LabState) -> Vec<u32> {
     processes().filter(|pid| !own.contains(pid)).collect()
 }
 
-/// What a process and its children that have ended used, from its `/proc/PID/stat`.
+/// Ticks that a process and its ended children have used, from its `/proc/PID/stat`.
 fn ticks_of(stat: &str) -> Option<u64> {
-    // The name, in parentheses, may hold anything; field 9 is the 7th behind it.
+    // The name in parentheses may have any characters; field 9 is the 7th after it.
     let mut fields = stat.rsplit_once(") ")?.1.split_ascii_whitespace().skip(6);
     let flags: u64 = fields.next()?.parse().ok()?;
     if flags & KERNEL_THREAD != 0 {
         return Some(0);
     }
-    // Fields 14 to 17: own time in user and kernel mode, and that of the children.
+    // Fields 14 to 17: user and kernel time of the process, and of its ended children.
     fields.skip(4).take(4).map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
-/// What other machines on the same hardware took: the eighth time of `/proc/stat`.
+/// Ticks that other machines on the same hardware took: the eighth time in `/proc/stat` (steal).
 fn stolen_ticks() -> u64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let all = stat.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8));

@@ -1,10 +1,10 @@
-//! The programs that somebody started inside a lab: found again, and ended.
+//! Finds and ends the programs that were started inside a lab.
 //!
-//! Two things tell them: the lab's mark in their environment, which all that they start inherits,
-//! and the network namespace that they are in, for those that clear their environment (the sessions
-//! of an SSH server do). A namespace counts only while its node lives, or where its cookie proves
-//! that its number was not given to another since; an ordinary user cannot ask for the cookie from
-//! outside, so of a lab that was killed the environment alone tells.
+//! They are known by two signs: the lab's mark in their environment, which their children inherit,
+//! and their network namespace, for programs that clear their environment (as the sessions of an
+//! SSH server do). A namespace counts only while its node lives, or if its cookie proves that its
+//! inode number was not reused. An ordinary user cannot read the cookie from outside, so that for a
+//! lab that was killed only the environment counts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,10 +18,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::LAB_VARIABLE;
 use super::state::{LabState, Namespace, Process};
 
-/// Searches at most: a program may start another while it is searched for.
+/// Most searches: a program may start another while it is searched for.
 const ROUNDS: usize = 10;
 
-/// Kills the programs that were started inside a lab. Its own processes are left alone.
+/// Kills the programs that were started inside a lab, but not the lab's own processes.
 pub(super) fn end_programs(lab: &LabState) {
     for _ in 0..ROUNDS {
         let found = programs(lab);
@@ -52,8 +52,8 @@ pub(super) fn programs(lab: &LabState) -> Vec<Process> {
         .collect()
 }
 
-/// The numbers of the lab's namespaces, without any that others live in too: this process, the
-/// first one of the machine, and the holder of the lab.
+/// Inode numbers of the lab's namespaces, without those in which this process, the machine's first
+/// process or the holder of the lab lives.
 fn own_namespaces(lab: &LabState) -> BTreeSet<u64> {
     let holder = lab.holder.is_alive().then(|| lab.holder.pid.to_string());
     let others = [Some("self".to_owned()), Some("1".to_owned()), holder];
@@ -63,24 +63,24 @@ fn own_namespaces(lab: &LabState) -> BTreeSet<u64> {
     all.filter(|inode| !shared.contains(inode)).collect()
 }
 
-/// Sends a signal to a process, unless another has its number by now.
+/// Sends a signal to a process, unless its id belongs to another one by now.
 pub(super) fn signal(process: &Process, signal: Signal) {
     if process.is_alive()
         && let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw)
     {
-        // It may have ended since: then there is nothing to do.
+        // If the process has ended in the meantime there is nothing to do.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// The holder, the air and the nodes, as far as they live.
+/// Process ids of the lab's nodes, air and holder that are alive.
 pub(super) fn own_processes(lab: &LabState) -> impl Iterator<Item = u32> {
     let nodes = lab.nodes.iter().map(|(_, process)| process);
     let all = nodes.chain(lab.air.as_ref()).chain([&lab.holder]);
     all.filter(|process| process.is_alive()).map(|process| process.pid)
 }
 
-/// The numbers of all processes that can be seen.
+/// Ids of all processes that can be seen.
 pub(super) fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -96,7 +96,8 @@ fn namespace_of(pid: &str) -> Option<u64> {
     Some(fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino())
 }
 
-/// Whether a process is in a namespace of the lab. What is found out is kept in `certain`.
+/// Whether a process is in a namespace of the lab. Namespaces that were proved to be the lab's are
+/// added to `certain`.
 fn is_inside(
     pid: u32,
     namespaces: &[Namespace],
@@ -118,7 +119,7 @@ fn is_inside(
     is_ours
 }
 
-/// Goes into a namespace, with a thread that ends there, and says which it is.
+/// Enters a namespace with a thread that ends there, and returns which namespace it is.
 fn look_inside(file: &Path) -> Option<Namespace> {
     let file = fs::File::open(file).ok()?;
     let look = move || {
@@ -163,7 +164,7 @@ mod tests {
         let mut sleep = std::process::Command::new("sleep");
         let mut inside = sleep.arg("60").env(LAB_VARIABLE, lab.mark()).spawn().expect("sleep");
         let expected = Process::find(inside.id());
-        // A process that was only just started does not show its environment at once.
+        // A process that was just started does not show its environment at once.
         let look = || Some(programs(&lab)).filter(|found| !found.is_empty());
         let found = (0..1_000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));

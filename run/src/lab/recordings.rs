@@ -1,5 +1,5 @@
-//! Recordings of losses on their way to the air of a lab, which plays them back. A scenario that is
-//! written down names only their files.
+//! Passes recordings of losses to the air of a lab, which plays them back. The scenario file of a
+//! lab names only their files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("recordings.json")
 }
 
-/// The recordings that a scenario plays back, in its order.
+/// The recordings of a scenario, in its order.
 fn all(scenario: &mut Scenario) -> impl Iterator<Item = &mut TraceConfig> {
     scenario.losses_mut().flat_map(|(_, loss)| loss.recordings_mut())
 }
 
-/// Writes the recordings of a scenario for the air.
+/// Writes the recordings of a scenario to a file for the air.
 pub(super) fn write(dir: &Path, scenario: &mut Scenario) -> Result<(), LabError> {
     let recordings: Vec<Option<&LossTrace>> =
         all(scenario).map(|trace| trace.recording.as_deref()).collect();
@@ -29,7 +29,7 @@ pub(super) fn write(dir: &Path, scenario: &mut Scenario) -> Result<(), LabError>
     fs::write(&file, text).doing(file.display().to_string())
 }
 
-/// Puts the recordings into the scenario of the air.
+/// Puts the recordings into the air's scenario.
 pub(super) fn read(dir: &Path, scenario: &mut Scenario) -> Result<()> {
     let file = file(dir);
     let text = fs::read(&file).with_context(|| file.display().to_string())?;
@@ -41,10 +41,10 @@ pub(super) fn read(dir: &Path, scenario: &mut Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Puts others in their place, which are as long: that there is one is all that a plan needs of it,
-/// and a long one would be much to read for each node.
+/// Puts lossless recordings in their place. A plan only needs to know that there is a recording,
+/// and reading a long one would take each node much time.
 pub(super) fn stand_in(scenario: &mut Scenario) {
-    // Rounded up, as it has to last for the run.
+    // Rounded up, as it must last for the run.
     let length = Duration::from_secs_f64(scenario.duration_s.ceil());
     let lossless = Arc::new(LossTrace::lossless(length));
     all(scenario).for_each(|trace| trace.recording = Some(Arc::clone(&lossless)));

@@ -1,4 +1,4 @@
-//! From what the processes of a lab say of themselves to the report.
+//! Makes the report of a run from the statuses of a lab's processes.
 
 use std::io;
 
@@ -18,8 +18,8 @@ use super::{Doing as _, LabError};
 use crate::air::AirStatus;
 use crate::lateness::WakeupStats;
 
-/// The report of a run. `before` and `after` are what the air and the nodes, in this order, said at
-/// its begin and its end.
+/// The report of a run. `before` and `after` are the statuses of the air and of the nodes, in this
+/// order, at its beginning and its end.
 pub(super) fn build(
     scenario: &Scenario,
     flows: Vec<Measured>,
@@ -62,8 +62,9 @@ pub(super) fn build(
     Ok(report)
 }
 
-/// What strangers did between the two statuses of the air and the nodes. `accepted` is what nodes
-/// believed that came by the second antenna, by which the air gives what strangers made up.
+/// What the strangers did in a run; `before` and `after` are as in [`build`]. `accepted` counts
+/// frames that nodes accepted from the second antenna, to which the air assigns what strangers make
+/// up.
 pub(super) fn adversary(
     strangers: &[StrangerStatus],
     before: &[Value],
@@ -123,8 +124,8 @@ fn flow_report(config: &farhop_proto::stack::FlowConfig, measured: Measured) -> 
         ..FlowReport::default()
     };
     if let Some(mut udp) = measured.udp {
-        // A source without a rate sends more than its own node takes, and no socket says how much
-        // that was: what the network lost is not known.
+        // A source without a rate sends more than its own node accepts, and no socket tells how
+        // much that was: so it is not known what the network lost.
         report.loss = config.rate_mbps.and_then(|_| udp.loss());
         report.delay_ms = Distribution::of(&mut udp.delays_ms);
         report.jitter_ms = Distribution::of(&mut udp.jitters_ms);
@@ -137,13 +138,13 @@ fn goodput_mbps(measured: &Measured) -> f64 {
     if measured.span_s > 0.0 { bytes as f64 * 8.0 / measured.span_s / 1e6 } else { 0.0 }
 }
 
-/// What the devices of a node counted, all together.
+/// Sum of a counter over the devices of a node.
 fn of_devices(node: &Value, part: &str, count: &str) -> u64 {
     let devices = node["devices"].as_array().into_iter().flatten();
     devices.filter_map(|device| device[part][count].as_u64()).sum()
 }
 
-/// What was late between the two statuses.
+/// How late the processes were between the two statuses.
 fn lateness(scenario: &Scenario, before: &[Value], after: &[Value]) -> Result<Lateness, LabError> {
     let mut processes = Vec::new();
     let names = ["air"].into_iter().chain(scenario.node.iter().map(|node| node.name.as_str()));
@@ -157,7 +158,7 @@ fn lateness(scenario: &Scenario, before: &[Value], after: &[Value]) -> Result<La
             late_1ms: last.late_1ms - first.late_1ms,
             late_guard: last.late_guard - first.late_guard,
             late_1s: last.late_1s - first.late_1s,
-            // The latest of the whole life of the process: there is no difference of maxima.
+            // The worst of the process's whole life: maxima have no difference.
             worst_us: last.worst_us,
             cpu_s: cpu(after).zip(cpu(before)).map(|(after, before)| after - before),
             memory_kb: after["memory_kb"].as_u64(),

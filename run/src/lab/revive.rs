@@ -1,5 +1,5 @@
-//! The daemons of a lab that is kept: one that ended is started again in the network that it had,
-//! as an init system would; one that somebody stopped is so once it is wanted again.
+//! Restarts the daemons of a kept lab: a daemon that ended is started again in its network, as an
+//! init system would do, and one that was stopped is started when that is asked for.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,34 +14,35 @@ use super::state::{LabState, Process, stop_file};
 use super::{Doing as _, Lab, LabError, network};
 use crate::daemon::{query, socket_path};
 
-/// How long a daemon is away at least, so that its neighbours see it go.
+/// How long a daemon stays away at least, so that its neighbours notice.
 const AWAY: StdDuration = StdDuration::from_secs(1);
-/// How long a daemon may take to be there, and to be gone.
+/// How long a daemon may take to come up, and to go down.
 const PATIENCE: StdDuration = StdDuration::from_secs(10);
-/// How often something is looked at meanwhile.
+/// How often to check that.
 const TICK: StdDuration = StdDuration::from_millis(20);
 
-/// Why a daemon is not there, and since when.
+/// Why a daemon is away, and since when.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Absence {
     /// It ended.
     Gone(WallClock),
-    /// It was started again, and has not entered its network yet.
+    /// It was started again, and has not entered its network namespace yet.
     Starts(WallClock),
 }
 
 impl Lab {
-    /// Its flows are done and it stays: from now on [`Lab::revive`] is to be called often.
+    /// Keeps the lab after its flows are done: from now on [`Lab::revive`] must be called often.
     pub fn keep(&mut self) -> Result<(), LabError> {
         self.state.kept = true;
         self.state.save()
     }
 
-    /// Switches off the radios of daemons that have ended, and starts these again a second later
-    /// unless somebody [stops](stop) them: then it ends them. What fails is in their log, and is
-    /// tried again. It never waits, so that none holds up the others.
+    /// Handles daemons that have ended: removes their radios, and starts them again a second later,
+    /// unless they were [stopped](stop). Ends the daemons that are to be stopped. Errors go to
+    /// their logs, and are followed by another attempt. This never waits, so that no daemon holds
+    /// up the others.
     pub fn revive(&mut self) {
-        // Those that are not started again, as the air, are not to stay as zombies either.
+        // Processes that are not started again, such as the air, must not stay as zombies either.
         self.children.iter_mut().for_each(|(_, child)| _ = child.try_wait());
         for index in 0..self.state.nodes.len() {
             let name = self.state.nodes[index].0.clone();
@@ -66,7 +67,7 @@ impl Lab {
         }
     }
 
-    /// Gives a daemon that was started again its radios, once it has entered its network.
+    /// Gives a daemon that was started again its radios, once it has entered its network namespace.
     fn on_start(&mut self, index: usize, name: &str, since: WallClock) {
         let is_there = ready_file(&self.dir, name).exists();
         let given = match is_there {
@@ -86,12 +87,12 @@ impl Lab {
     /// A daemon could not be started: it is tried again in a second.
     fn give_up(&mut self, index: usize, name: &str, error: &LabError) {
         self.note(name, &format!("it cannot be started again: {error}"));
-        // It may wait for its radios, which do not come.
+        // The process may be waiting for its radios, which do not come.
         signal(&self.state.nodes[index].1, Signal::KILL);
         self.away.insert(name.into(), Absence::Gone(WallClock::now()));
     }
 
-    /// How the daemon of a node ended, if it did.
+    /// How the daemon of a node ended; `None` if it runs.
     fn how_ended(&mut self, name: &str) -> Option<String> {
         let Some((_, child)) = self.children.iter_mut().find(|(child, _)| child == name) else {
             return Some("it did not start".into());
@@ -99,7 +100,8 @@ impl Lab {
         child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
-    /// Takes away what a daemon that ended cannot use any more, and what others would take for it.
+    /// Removes the radios and the socket of a daemon that ended: clients would take the socket for
+    /// one in use.
     fn clear_away(&self, name: &str) {
         for (_, near) in self.radios_of(name) {
             let _ = network::remove_veth(&near);
@@ -115,7 +117,7 @@ impl Lab {
     fn start_again(&mut self, index: usize, name: &str) -> Result<(), LabError> {
         let namespace = self.namespaces[index].try_clone().doing("its namespace")?;
         let ready = ready_file(&self.dir, name);
-        // Left where it was killed while it was started before.
+        // These are left if it was killed during the last attempt to start it.
         self.clear_away(name);
         let _ = fs::remove_file(&ready);
         self.again += 1;
@@ -138,29 +140,31 @@ fn wait_for(mut is_done: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Ends the daemon of a node at once, as a power cut does, until somebody [starts](start) it.
-/// Programs in its network go on.
+/// Kills the daemon of a node, as a power cut does. It stays away until it is [started](start).
+/// Programs in its network continue.
 ///
-/// Fails if the lab has no such node, or has flows that run yet.
+/// Fails if the lab has no such node, if its flows are still running, or if the daemon does not
+/// end.
 pub fn stop(lab: &LabState, node: &str) -> Result<(), LabError> {
     check(lab, node)?;
     let file = stop_file(&lab.dir(), node);
     fs::write(&file, "").doing(file.display().to_string())?;
-    // Its socket goes with its radios, and then nobody takes it for one that answers.
+    // The socket is removed together with the radios; from then on no client takes it for one in
+    // use.
     let socket = socket_path(&lab.dir(), node);
     let is_gone = wait_for(|| {
         !socket.exists() && !occupant(lab, node).is_some_and(|process| process.is_alive())
     });
     if !is_gone {
-        // What failed is not to be done later.
+        // If this failed, the node must not be stopped later.
         let _ = fs::remove_file(&file);
     }
     too_slow_unless(is_gone, node, "still there")
 }
 
-/// Has the daemon of a node that was [stopped](stop) started again, and waits until it answers.
+/// Starts the daemon of a node that was [stopped](stop), and waits until it answers.
 ///
-/// Fails as [`stop`] does, and if the daemon does not come.
+/// Fails as [`stop`] does, and if the daemon does not answer.
 pub fn start(lab: &LabState, node: &str) -> Result<(), LabError> {
     check(lab, node)?;
     let file = stop_file(&lab.dir(), node);
@@ -176,7 +180,7 @@ pub fn start(lab: &LabState, node: &str) -> Result<(), LabError> {
     too_slow_unless(is_there, node, &format!("not there; its log is {}", log.display()))
 }
 
-/// The daemon of a node as it is now.
+/// The present process of a node.
 fn occupant(lab: &LabState, node: &str) -> Option<Process> {
     LabState::load(&lab.dir())?.occupant(node)
 }
@@ -187,7 +191,7 @@ fn too_slow_unless(is_done: bool, node: &str, what: &str) -> Result<(), LabError
     if is_done { Ok(()) } else { Err(said()) }
 }
 
-/// Fails unless this is a node of a lab that is kept.
+/// Fails unless the lab has this node and is kept.
 fn check(lab: &LabState, node: &str) -> Result<(), LabError> {
     if lab.nodes.iter().all(|(name, _)| name != node) {
         return Err(lab.no_node(node));

@@ -1,7 +1,7 @@
-//! How large a lab may be on the machine it is to run on.
+//! How large a lab can be on this machine.
 //!
-//! A lab is real time: all its processes come up together, and each has its turns to keep. One that
-//! is too large fails somewhere on the way, after minutes at a load that nothing else gets past.
+//! A lab runs in real time: all its processes start at the same time, and each has deadlines to
+//! keep. A lab that is too large would fail somewhere on the way, after minutes of overload.
 
 use std::thread::available_parallelism;
 
@@ -9,23 +9,23 @@ use farhop_proto::base::counted;
 
 use super::LabError;
 
-/// Nodes for each core. So many were seen to work: on two cores that do other things too, 64 nodes
-/// come up within half a minute and their daemons are punctual.
+/// Most nodes for each core. This many were seen to work: on two cores that do other things too, 64
+/// nodes come up within half a minute, and their daemons are punctual.
 const NODES_PER_CORE: usize = 32;
-/// Memory for each node: its daemon has 12 MiB, the kernel as much for its namespace, interfaces
+/// Memory for each node: its daemon needs 12 MiB, the kernel as much for its namespace, interfaces
 /// and sockets, and flows have buffers.
 const NODE_MIB: usize = 32;
 
-/// What a lab needs of a machine.
+/// The resources of a machine.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     cores: usize,
-    /// Memory that programs can have, where the kernel says so.
+    /// Memory that is available for programs, if the kernel tells.
     free_mib: Option<usize>,
 }
 
 impl Machine {
-    /// This one.
+    /// Resources of this machine.
     fn find() -> Self {
         let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let free = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -36,7 +36,7 @@ impl Machine {
         }
     }
 
-    /// The most nodes of a lab.
+    /// Most nodes that a lab can have.
     fn most_nodes(&self) -> usize {
         let by_memory = self.free_mib.map_or(usize::MAX, |free| free / NODE_MIB);
         by_memory.min(self.cores * NODES_PER_CORE)
@@ -59,7 +59,7 @@ impl Machine {
     }
 }
 
-/// Refuses a lab that has more nodes than this machine can run in real time.
+/// Refuses a lab with more nodes than this machine can run in real time.
 pub(super) fn check(nodes: usize) -> Result<(), LabError> {
     Machine::find().check(nodes)
 }

@@ -1,4 +1,4 @@
-//! Building a lab, waiting until it is in step, running its flows, taking it down.
+//! Builds a lab, waits until it is in step, runs its flows, and takes it down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,38 +26,38 @@ use crate::daemon::client::ask;
 use crate::daemon::control::Request;
 use crate::daemon::{query, socket_path};
 
-/// How long the processes of a lab may take to come up and their links to be in step.
+/// How long each step may take while processes start and links get in step.
 const PATIENCE: StdDuration = StdDuration::from_secs(15);
-/// How often something is looked at while the lab waits.
+/// How often to check a condition that the lab waits for.
 const TICK: StdDuration = StdDuration::from_millis(20);
 
-/// How a lab is to be built.
+/// Options for building a lab.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
-    /// Seed in place of the scenario's.
+    /// Seed, in place of the scenario's.
     pub seed: Option<u64>,
-    /// The program that this is: its hidden commands are the processes of the lab.
+    /// Path of this program: its hidden commands are the processes of the lab.
     pub program: PathBuf,
 }
 
-/// What a lab is doing, for people who wait.
+/// Progress of a lab, for people who wait.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
-    /// Processes and interfaces are being made.
+    /// Processes and interfaces are made.
     Building,
-    /// The links are finding each other.
+    /// The links get in step.
     Settling,
-    /// The flows run: seconds passed and seconds in all.
+    /// The flows run: seconds passed, and seconds in total.
     Running(f64, f64),
 }
 
-/// Who is told; the lab ends early where it returns false.
+/// Called with the progress; the lab ends early if it returns false.
 pub(super) type Watcher<'a> = &'a mut dyn FnMut(Progress) -> bool;
 
-/// What each stranger of a lab sent.
+/// What each stranger of a lab has sent.
 pub type Scripts = Vec<Vec<Sent>>;
 
-/// A lab that this process holds.
+/// A lab that is held by this process.
 #[derive(Debug)]
 pub struct Lab {
     scenario: Scenario,
@@ -65,17 +65,17 @@ pub struct Lab {
     pub(super) state: LabState,
     pub(super) dir: PathBuf,
     pub(super) children: Vec<(String, Child)>,
-    /// The program that this is.
+    /// Path of this program.
     program: PathBuf,
-    /// The network namespace of each node, so that it outlives a daemon.
+    /// The network namespaces of the nodes, kept open so that they outlive their daemons.
     pub(super) namespaces: Vec<fs::File>,
-    /// Daemons that have ended and are not back.
+    /// Daemons that have ended and are not back yet.
     pub(super) away: BTreeMap<String, Absence>,
-    /// Daemons that were started again.
+    /// How many times daemons were started again.
     pub(super) again: u64,
-    /// Radios of all nodes together.
+    /// Number of radios of all nodes together.
     radios: usize,
-    /// What strangers are to repeat as noise, if they are to.
+    /// What the strangers repeat as noise; `None` if they are real strangers.
     scripts: Option<Scripts>,
 }
 
@@ -83,8 +83,9 @@ impl Lab {
     /// Builds the lab of a scenario and waits until all links are in step.
     ///
     /// This process must be [isolated](super::isolate()). Fails if the network is too large for
-    /// this machine, the kernel refuses something, a process ends, or the links are not in step in
-    /// 15 s; nothing is left behind. Panics if the scenario has problems.
+    /// this machine, the kernel refuses something, a process ends, or a step such as getting in
+    /// step takes longer than 15 s; then nothing is left behind. Panics if the scenario has
+    /// problems.
     pub fn start(
         scenario: &Scenario,
         options: &LabOptions,
@@ -93,7 +94,7 @@ impl Lab {
         Self::start_with(scenario, options, None, watcher)
     }
 
-    /// The same with noise in the place of the strangers: they only repeat what they sent.
+    /// Builds a lab with noise in place of the strangers: they only repeat what they once sent.
     pub fn start_beside_noise(
         scenario: &Scenario,
         options: &LabOptions,
@@ -176,20 +177,21 @@ impl Lab {
         self.state.save()
     }
 
-    /// The numbers of a node's radios among all, with the air's ends of them.
+    /// The radios of a node: their numbers among all radios, and the interfaces at the air's end.
     pub(super) fn radios_of(&self, name: &str) -> Vec<(usize, String)> {
         let ends = radio_ends(&self.scenario.plan()).into_iter().enumerate();
         let own = ends.filter(|(_, end)| end.node == name);
         own.map(|(number, end)| (number, end.interface)).collect()
     }
 
-    /// Makes the interfaces of a node's radios, for the namespace of its daemon.
+    /// Makes the interfaces of a node's radios, in the namespace of the process `pid`.
     pub(super) fn hand_over_radios(&self, name: &str, pid: u32) -> Result<(), LabError> {
         let mut radios = self.radios_of(name).into_iter();
         radios.try_for_each(|(number, near)| network::add_veth(&near, &far_end(number), pid))
     }
 
-    /// A process for each stranger, in the lab's own namespace: it has nothing but its radio.
+    /// Starts a process for each stranger, in the lab's own namespace: it has nothing but its
+    /// radio.
     fn build_strangers(&mut self) -> Result<(), LabError> {
         for index in 0..self.scenario.adversary.len() {
             let name = self.scenario.adversary[index].name.clone();
@@ -219,7 +221,7 @@ impl Lab {
     ) -> Result<Process, LabError> {
         let file = self.log(name)?;
         let copy = file.try_clone().doing(name)?;
-        // A daemon that begins anew is not to draw what it drew before.
+        // A daemon that is started again must not draw the same random numbers.
         let seed = self.seed.wrapping_add(self.again);
         let child = Command::new(&self.program)
             .args(words)
@@ -228,7 +230,7 @@ impl Lab {
             .args(["--parent", &std::process::id().to_string()])
             .args(["--seed", &seed.to_string()])
             .env(LAB_VARIABLE, self.state.mark())
-            // Ctrl-C is for the lab, which takes them down in its own order.
+            // Ctrl-C must reach only the lab, which ends its processes in its own order.
             .process_group(0)
             .stdin(input)
             .stdout(file)
@@ -269,7 +271,7 @@ impl Lab {
         })
     }
 
-    /// Waits for something, while all processes live and nobody interrupts.
+    /// Waits for a condition, as long as all processes live and nobody interrupts.
     fn wait(
         &mut self,
         what: &str,
@@ -312,7 +314,7 @@ impl Lab {
         LabError::Ended { name: name.into(), said }
     }
 
-    /// Runs the flows of the scenario, and reports.
+    /// Runs the flows of the scenario, and returns the report.
     ///
     /// Fails if a flow cannot run or a process of the lab ends.
     pub fn run_flows(
@@ -320,9 +322,9 @@ impl Lab {
         watcher: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Report, LabError> {
         self.report_flows(watcher).or_else(|error| match error {
-            // Ctrl-C in a terminal ends them too.
+            // Ctrl-C in a terminal may have ended processes too.
             LabError::Interrupted => Err(error),
-            // A process that has ended is why all else fails, whoever notices first.
+            // A process that has ended explains all other errors.
             _ => self.check_children().and(Err(error)),
         })
     }
@@ -370,9 +372,9 @@ impl Lab {
         self.scenario.adversary.iter().map(ask).collect()
     }
 
-    /// What each stranger has sent, to be repeated as noise.
+    /// What each stranger has sent, for repeating it as noise.
     ///
-    /// Fails if one does not answer, or cannot write that down.
+    /// Fails if a stranger does not answer, or cannot write its file.
     pub fn scripts(&self) -> Result<Scripts, LabError> {
         let script = |stranger: &AdversaryConfig| {
             let name = &stranger.name;
@@ -396,7 +398,7 @@ impl Lab {
         }
     }
 
-    /// What every process of the lab says of itself: the air, then the nodes.
+    /// The statuses of the air and of the nodes, in this order.
     fn statuses(&self) -> Result<Vec<Value>, LabError> {
         let nodes = self.state.nodes.iter().map(|(name, _)| name.as_str());
         let ask = |name: &str| {
@@ -405,7 +407,7 @@ impl Lab {
         [AIR].into_iter().chain(nodes).map(ask).collect()
     }
 
-    /// What is written down of the lab.
+    /// The recorded state of the lab.
     pub fn state(&self) -> &LabState {
         &self.state
     }
@@ -423,15 +425,15 @@ impl Drop for Lab {
             let _ = network::remove_veth(&stranger::near_end(index));
         }
         for index in 0..self.radios {
-            // It may have gone with the namespace of its other end.
+            // It may be gone already, with the namespace of its other end.
             let _ = network::remove_veth(&near_end(index));
         }
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// The neighbours, by number, with which a node is not in step, or has agreed no keys; nothing if
-/// it does not say.
+/// The neighbours, by number, with which a node is not in step or has no session keys; `None` if
+/// its status does not tell.
 fn behind(stack: &Value, has_slots: bool, is_sealed: bool) -> Option<Vec<u64>> {
     let of = |list: &Value, is_so: fn(&Value) -> bool| -> Option<Vec<u64>> {
         let list = list.as_array()?.iter().filter(|one| is_so(one));
@@ -447,9 +449,9 @@ fn behind(stack: &Value, has_slots: bool, is_sealed: bool) -> Option<Vec<u64>> {
     Some(behind)
 }
 
-/// Names the links of nodes that are [`behind`], and the nodes that say nothing.
+/// Names the links of nodes that are [`behind`], and the nodes that do not answer.
 fn name_links(names: Vec<&str>, each: &[Option<Vec<u64>>]) -> String {
-    /// More are only counted.
+    /// Most links that are named; the rest is counted.
     const NAMED: usize = 8;
     let mut links = BTreeSet::new();
     for (number, behind) in (1..).zip(each) {
@@ -473,7 +475,7 @@ fn name_links(names: Vec<&str>, each: &[Option<Vec<u64>>]) -> String {
     told.join("; ") + &rest
 }
 
-/// The last lines of a log; of one that ends with a panic, where and why that was, without the
+/// The last lines of a log. If it ends with a panic, the lines that say where and why, without the
 /// backtrace.
 fn last_words(log: &str) -> String {
     let is_said = |line: &&str| !line.starts_with("note: ");

@@ -17,51 +17,52 @@ use crate::device::os;
 /// File with the state, in the folder of a lab.
 const STATE_FILE: &str = "lab.json";
 const NEW_STATE_FILE: &str = "lab.json.new";
-/// A lab is written down as soon as it has a folder: one without that is nobody's after this time.
+/// A lab is recorded as soon as it has a folder: a folder without a record is removed after this
+/// time.
 const UNBORN: StdDuration = StdDuration::from_secs(60);
 /// File with the scenario, in the folder of a lab.
 pub(super) const SCENARIO_FILE: &str = "scenario.json";
 
-/// A process, by its number and the time of its start, since numbers are used again.
+/// A process, identified by its id and its start time, since ids are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Number.
+    /// Process id.
     pub pid: u32,
-    /// Start, in clock ticks after boot.
+    /// Start time, in clock ticks after boot.
     pub started: u64,
 }
 
 /// The network namespace of a node.
 ///
-/// The number of a namespace is used again once it has gone; the cookie never is. A process that is
-/// found in a namespace with this number belongs to the lab only if the cookie is the same too.
+/// Inode numbers are used again once a namespace is gone, cookies never are. A process in a
+/// namespace with this inode belongs to the lab only if the cookie is the same too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
-    /// Its number in the file system of namespaces.
+    /// Inode number of the namespace.
     pub inode: u64,
-    /// The kernel's cookie of it; `None` where the kernel has none (before 5.14).
+    /// The kernel's cookie of it; `None` before Linux 5.14.
     pub cookie: Option<u64>,
 }
 
-/// A lab as it is written down.
+/// The recorded state of a lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LabState {
-    /// Id.
+    /// Id of the lab.
     pub id: String,
     /// Name of the scenario.
     pub scenario: String,
     /// The process that holds the lab.
     pub holder: Process,
-    /// The air.
+    /// The process of the air.
     pub air: Option<Process>,
-    /// Nodes by name, in the order of the scenario.
+    /// Names and processes of the nodes, in the order of the scenario.
     pub nodes: Vec<(String, Process)>,
     /// The network namespaces of the nodes.
     #[serde(default)]
     pub namespaces: Vec<Namespace>,
-    /// Whether all is up.
+    /// Whether the lab was built and its links are in step.
     pub ready: bool,
-    /// Whether its flows are done and it stays until it is taken down.
+    /// Whether its flows are done, and it stays until it is taken down.
     #[serde(default)]
     pub kept: bool,
     /// What went wrong while it was built.
@@ -79,10 +80,10 @@ impl Namespace {
 }
 
 impl Process {
-    /// The process with this number that runs now.
+    /// The process that has this id now.
     pub fn find(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name, in parentheses, may hold anything; field 22 is the 20th behind it.
+        // The name in parentheses may have any characters; field 22 is the 20th after it.
         let fields = stat.rsplit_once(") ")?.1;
         let mut fields = fields.split_ascii_whitespace();
         if fields.next()? == "Z" {
@@ -108,15 +109,15 @@ impl LabState {
         self.holder.is_alive()
     }
 
-    /// The nodes, and the air as `@air`, whose processes have ended, though the lab is up: of one
-    /// that is being built, or that nobody holds, this says nothing.
+    /// The nodes whose processes have ended without being stopped, and the air as `@air`. Empty
+    /// while the lab is being built, and if its holder is dead.
     pub fn died(&self) -> Vec<&str> {
         let mut died = self.ended();
         died.retain(|name| !self.is_stopped(name));
         died
     }
 
-    /// The nodes that somebody stopped.
+    /// The nodes that were stopped.
     pub fn stopped(&self) -> Vec<&str> {
         let mut stopped = self.ended();
         stopped.retain(|name| self.is_stopped(name));
@@ -132,31 +133,31 @@ impl LabState {
         all.filter(|(_, process)| !process.is_alive()).map(|(name, _)| name).collect()
     }
 
-    /// Whether somebody stopped a node, and has not started it since.
+    /// Whether a node was stopped, and not started since.
     pub(super) fn is_stopped(&self, node: &str) -> bool {
         stop_file(&self.dir(), node).exists()
     }
 
-    /// What everything of this lab has in its environment. An id alone would not do: another
-    /// runtime directory may have a lab of the same id.
+    /// The mark in the environment of all processes of this lab. The id alone would not do: there
+    /// may be a lab with the same id in another runtime folder.
     pub(super) fn mark(&self) -> String {
         format!("{}@{}.{}", self.id, self.holder.pid, self.holder.started)
     }
 
-    /// What is said of a node that the lab does not have.
+    /// The error for a node that the lab does not have.
     pub(super) fn no_node(&self, node: &str) -> LabError {
         let names: Vec<&str> = self.nodes.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(", ");
         LabError::Unknown(format!("no node '{node}' in lab '{}'; it has {names}", self.id))
     }
 
-    /// The process of a node; `@air` is the air.
+    /// The process of a node, or of the air as `@air`.
     pub fn occupant(&self, name: &str) -> Option<Process> {
         let node = self.nodes.iter().find(|(node, _)| node == name).map(|(_, process)| *process);
         node.or(self.air.filter(|_| name == super::children::AIR))
     }
 
-    /// Writes it down, whole or not at all.
+    /// Writes the record, completely or not at all.
     pub(super) fn save(&self) -> Result<(), LabError> {
         let dir = self.dir();
         let text = serde_json::to_vec_pretty(self).map_err(io::Error::other).doing("lab.json")?;
@@ -165,18 +166,19 @@ impl LabState {
         fs::rename(&new, dir.join(STATE_FILE)).doing(dir.display().to_string())
     }
 
-    /// Reads what is written down in a folder.
+    /// Reads the record in a folder.
     pub(super) fn load(dir: &Path) -> Option<Self> {
         serde_json::from_slice(&fs::read(dir.join(STATE_FILE)).ok()?).ok()
     }
 }
 
-/// The file that is there while a node is to stay away.
+/// The file that exists while a node is stopped.
 pub(super) fn stop_file(dir: &Path, node: &str) -> PathBuf {
     dir.join(format!("{node}.stopped"))
 }
 
-/// All labs that are written down, running or left over, by id. What another user wrote is none.
+/// All labs that are recorded, running or left over, sorted by id. Records of other users do not
+/// count.
 pub fn list() -> Vec<LabState> {
     let mut labs = list_in(&labs_dir());
     labs.sort_by(|a, b| a.id.cmp(&b.id));
@@ -186,7 +188,7 @@ pub fn list() -> Vec<LabState> {
 fn list_in(dir: &Path) -> Vec<LabState> {
     let is_ours = [Some(dir), dir.parent()].into_iter().flatten().all(daemon::is_ours);
     let entries = fs::read_dir(dir).ok().filter(|_| is_ours).into_iter().flatten().flatten();
-    // Its id is a name in this folder, and no way out of it: all that is there is removed one day.
+    // The id must be the name of the folder, not a path elsewhere: `down` deletes what it names.
     let lab = |entry: fs::DirEntry| {
         let lab = LabState::load(&entry.path()).filter(|_| daemon::is_ours(&entry.path()))?;
         (entry.file_name().to_str() == Some(&lab.id)).then_some(lab)
@@ -194,7 +196,7 @@ fn list_in(dir: &Path) -> Vec<LabState> {
     entries.filter_map(lab).collect()
 }
 
-/// Removes folders of labs that ended before they were written down.
+/// Removes folders of labs that ended before they were recorded.
 pub(super) fn remove_unborn() {
     remove_unborn_in(&labs_dir(), UNBORN);
 }
@@ -211,7 +213,7 @@ fn remove_unborn_in(dir: &Path, age: StdDuration) {
             continue;
         }
         let mut inside = fs::read_dir(&path).into_iter().flatten().flatten();
-        // What has more in it than was begun to be written is no such folder.
+        // A folder with other files is not of this kind.
         if inside.all(|file| file.file_name() == NEW_STATE_FILE) {
             let _ = fs::remove_file(path.join(NEW_STATE_FILE));
             let _ = fs::remove_dir(&path);
@@ -219,18 +221,18 @@ fn remove_unborn_in(dir: &Path, age: StdDuration) {
     }
 }
 
-/// The running lab with this id, or of this scenario, or the only one.
+/// The running lab with this id or of this scenario; without a name the only running one.
 pub fn find(name: Option<&str>) -> Result<LabState, LabError> {
     choose(list().into_iter().filter(LabState::is_alive).collect(), name, None)
 }
 
-/// The running lab that is named by its id or its scenario and has this node: no name is needed
-/// where only one has it.
+/// The running lab that has this id or scenario, and this node. Without a name, the only one that
+/// has the node.
 pub fn find_with_node(name: Option<&str>, node: &str) -> Result<LabState, LabError> {
     choose(list().into_iter().filter(LabState::is_alive).collect(), name, Some(node))
 }
 
-/// Of some labs that with this id, else those of this scenario; all without a name.
+/// The labs with this id, else those of this scenario; all labs without a name.
 pub(super) fn named(labs: Vec<LabState>, name: Option<&str>) -> Vec<LabState> {
     let is_id = labs.iter().any(|lab| Some(lab.id.as_str()) == name);
     let is_named =
@@ -253,7 +255,7 @@ fn choose(
         let why = format!("no lab '{name}' is running; running: {known}");
         return Err(LabError::Unknown(why + &but_foreign()));
     }
-    // One alone says itself which nodes it has.
+    // If there is only one lab, it reports itself which nodes it has.
     if let (true, Some(node)) = (named.len() > 1, node) {
         let all = ids(&named);
         named.retain(|lab| lab.occupant(node).is_some());
@@ -265,7 +267,7 @@ fn choose(
     Ok(named.remove(0))
 }
 
-/// Fails if several labs are meant where it has to be one; `remedy` says how to name it.
+/// Fails if there are several labs where only one can be meant; `remedy` says how to name it.
 pub(super) fn refuse_several(labs: &[LabState], remedy: &str) -> Result<(), LabError> {
     match labs {
         [] | [_] => Ok(()),
@@ -276,7 +278,7 @@ pub(super) fn refuse_several(labs: &[LabState], remedy: &str) -> Result<(), LabE
     }
 }
 
-/// The ids of labs, for people.
+/// The ids of labs, for messages.
 fn ids(labs: &[LabState]) -> String {
     let ids: Vec<&str> = labs.iter().map(|lab| lab.id.as_str()).collect();
     if ids.is_empty() { "none".into() } else { ids.join(", ") }
@@ -288,7 +290,7 @@ pub(super) fn new_dir(scenario: &str) -> Result<(String, PathBuf), LabError> {
     make_private(&labs).doing(labs.display().to_string())?;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let name: String = scenario.chars().take(24).map(plain).collect();
-    // An id that began with a dash would be taken for an option.
+    // An id that begins with a dash would look like an option.
     let name = match name.trim_matches('-') {
         "" => "lab",
         name => name,
@@ -307,7 +309,7 @@ pub(super) fn new_dir(scenario: &str) -> Result<(String, PathBuf), LabError> {
     ))
 }
 
-/// Makes a folder for this user alone, and refuses one that somebody else could have laid out.
+/// Makes a folder for this user alone; refuses one that another user may have prepared.
 fn make_private(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     for part in [Some(dir), dir.parent()].into_iter().flatten() {

@@ -1,8 +1,7 @@
-//! A stranger of a lab: a process with a radio of its own that keeps to no rules.
+//! A stranger of a lab: a process with its own radio, which obeys no protocol.
 //!
-//! What it sends, and when, is decided by the simulator's [`Stranger`]. It sends at the times of
-//! its own draws; a late wake-up makes a frame late, and one that would overlap the one before is
-//! refused by the air.
+//! The simulator's [`Stranger`] decides what it sends, and when. A late wake-up makes a frame late,
+//! and the air refuses a frame that would overlap the one before.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,32 +30,32 @@ use crate::device::signals::Signals;
 use crate::device::{BATCH, Clock, FRAME_BYTES, PacketSocket, os, timespec};
 use crate::lateness::{WakeupStats, Wakeups};
 
-/// Name of the radio's end of the veth pair of a stranger.
+/// Name of the radio's end of a stranger's veth pair.
 pub(super) fn far_end(stranger: usize) -> String {
     format!("farx{stranger}")
 }
 
-/// Name of the air's end.
+/// Name of the air's end of a stranger's veth pair.
 pub(super) fn near_end(stranger: usize) -> String {
     format!("airx{stranger}")
 }
 
-/// The file with what a stranger is to repeat as noise.
+/// File with the frames that a stranger repeats as noise.
 pub(super) fn script_file(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.script"))
 }
 
-/// The file with what a stranger has sent, once it was asked for that.
+/// File into which a stranger writes, on request, what it has sent.
 pub(super) fn sent_file(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.sent"))
 }
 
-/// What a stranger says of itself.
+/// Status of a stranger.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct StrangerStatus {
     /// How late it woke up.
     pub(super) wakeups: WakeupStats,
-    /// What it handed to the air, by kind.
+    /// Number of frames that it handed to the air, by kind.
     pub(super) by_kind: BTreeMap<String, u64>,
     /// Processor time so far, in seconds.
     pub(super) cpu_s: f64,
@@ -72,19 +71,19 @@ struct Radio {
     buffer: Vec<u8>,
     out: Vec<u8>,
     sequence: u16,
-    /// When the run began; nothing is sent before.
+    /// When the run began; before that nothing is sent.
     begin: Option<Instant>,
     wakeups: Wakeups,
     by_kind: BTreeMap<String, u64>,
-    /// All that it handed to the air, from the begin of the run.
+    /// All frames that it handed to the air since the run began.
     sent: Vec<Sent>,
-    /// Where that is written down.
+    /// File for these.
     sent_file: PathBuf,
 }
 
-/// A stranger: waits for its radio, and for the run to begin.
+/// Runs a stranger: it waits for its radio, and sends once the run has begun.
 ///
-/// Fails if the parent dies or the radio does not come.
+/// Fails if the parent is dead or the radio is missing.
 pub fn run_stranger(dir: &Path, name: &str, parent: u32, seed: u64) -> Result<()> {
     os::die_with_parent(parent)?;
     let scenario = read_scenario(dir)?;
@@ -139,7 +138,7 @@ fn setup(scenario: &Scenario, index: usize) -> Setup {
     Setup { old_key: old_key(scenario), ..setup }
 }
 
-/// What comes with a key that was trusted once; the lab has written down the others.
+/// What a stranger with a once trusted key has; the scenario file of the lab has all public keys.
 fn old_key(scenario: &Scenario) -> Option<OldKey> {
     let security = scenario.security.clone().filter(SecurityConfig::is_on)?;
     let key = |node: &NodeConfig| Some((scenario.node_id(&node.name)?, node.key?));
@@ -173,13 +172,13 @@ impl Radio {
         file.flush()
     }
 
-    /// When the next frame goes, on the clock of this process.
+    /// When the next frame is due, by the clock of this process.
     fn due(&self) -> Option<Instant> {
         Some(self.begin? + self.source.poll_timeout()?.since(Instant::ZERO))
     }
 
-    /// Sleeps until something has come or is due, and acts on it. Returns whether one of `others`
-    /// is ready.
+    /// Sleeps until a frame has come or is due, and handles it. Returns whether one of `others` is
+    /// ready.
     fn step(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
         let due = self.due();
         let timeout = due.map(|due| timespec(due.since(self.clock.now())));
@@ -249,7 +248,7 @@ impl Radio {
     }
 }
 
-/// A frame as the air gave it.
+/// Decodes a frame from the air.
 fn received(phy: &Phy, packet: &[u8]) -> Option<ReceivedFrame> {
     let tap = radiotap::parse(packet).ok()?;
     let mpdu = Bytes::copy_from_slice(packet.get(tap.length..)?);

@@ -1,4 +1,4 @@
-//! The near end: takes connections of TCP programs and asks an exit for what they want.
+//! The near end: accepts connections of TCP programs, and asks an exit to connect to their targets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,20 +18,20 @@ use super::target::{Answer, Ask, Failed, SERVICE, Target, line, read_line};
 use crate::sockets::client::{Daemon, SocketError, StreamSocket};
 use crate::sockets::nobody_takes;
 
-/// How long a client may take to say what it wants.
+/// How long each read and write may take until the client has named its target.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// How long an exit may take to connect, once it has taken the stream.
+/// How long an exit may take to connect, once it has accepted the stream.
 const ANSWER: Duration = Duration::from_secs(120);
-/// How long a client that was refused may take to hear that.
+/// How long a refused client may take to read the answer.
 const HEAR: Duration = Duration::from_secs(1);
-/// Bytes that are read of it meanwhile, at most.
+/// Most bytes that are read from it meanwhile.
 const HEAR_BYTES: u64 = 64 << 10;
-/// How long resetting connections may take.
+/// How long resetting all connections may take.
 const RESET: Duration = Duration::from_secs(1);
-/// Connections that the kernel keeps until they are taken.
+/// How many connections the kernel queues until they are accepted.
 const BACKLOG: i32 = 128;
 
-/// Where connections are taken: `PORT` of this host alone, or `ADDRESS:PORT`.
+/// Where to listen: `PORT` on the loopback address, or `ADDRESS:PORT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(pub SocketAddr);
 
@@ -51,12 +51,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// A port of which all connections have the same target.
+/// A port whose connections all have the same target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Where they are taken.
+    /// Where to listen.
     pub place: Place,
-    /// What they are to.
+    /// The target.
     pub target: Target,
 }
 
@@ -71,18 +71,18 @@ impl FromStr for Forward {
     }
 }
 
-/// What says where a connection goes.
+/// What determines the target of a connection.
 #[derive(Clone, Debug)]
 enum Way {
     /// The client, by SOCKS.
     Socks,
-    /// The port.
+    /// The port at which it was accepted.
     Fixed(Target),
-    /// The address that the client wanted before it was redirected.
+    /// The destination that it had before it was redirected.
     Original,
 }
 
-/// An entry, at any number of places.
+/// An entry, which listens at any number of places.
 #[derive(Debug)]
 pub struct Entry {
     shared: Arc<Shared>,
@@ -93,20 +93,20 @@ struct Shared {
     daemon: Daemon,
     exits: Exits,
     places: Places,
-    /// Clients that speak no SOCKS 5.
+    /// Clients that do not speak SOCKS 5.
     foreign: Refused,
     redirected: Mutex<Redirected>,
 }
 
-/// Redirected connections that are open.
+/// The redirected connections that are open.
 #[derive(Debug, Default)]
 struct Redirected {
     next: u64,
-    /// The client's side of each, and what tells that it is broken.
+    /// The client's socket of each, and the cell that tells that it is broken.
     open: BTreeMap<u64, (TcpStream, Arc<Broken>)>,
 }
 
-/// A redirected connection as long as it is served.
+/// Keeps a redirected connection in the list while it is served.
 struct Kept<'a> {
     all: &'a Mutex<Redirected>,
     key: u64,
@@ -123,40 +123,40 @@ fn lock(all: &Mutex<Redirected>) -> MutexGuard<'_, Redirected> {
 }
 
 impl Entry {
-    /// An entry without places, for at most `limit` connections.
+    /// An entry that does not listen yet, for at most `limit` connections.
     pub fn build(daemon: Daemon, exits: Exits, limit: usize) -> Self {
         let (places, redirected) = (Places::new(limit), Mutex::default());
         let foreign = Refused::default();
         Self { shared: Arc::new(Shared { daemon, exits, places, foreign, redirected }) }
     }
 
-    /// Resets all redirected connections, and waits until that is done, for a second at most.
-    /// Once they are not redirected any more, nothing that is sent reaches their clients.
+    /// Resets all redirected connections, and waits for at most a second until that is done. Once
+    /// the redirection is removed, a reset would not reach the clients any more.
     pub fn reset_redirected(&self) {
         let until = Instant::now() + RESET;
-        // Others may come meanwhile.
+        // New connections may arrive in the meantime.
         while self.shared.break_redirected() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// Takes SOCKS clients at a place. Returns where that is.
+    /// Listens for SOCKS clients at a place. Returns the address.
     ///
-    /// Fails if it is not free.
+    /// Fails if the place is not free.
     pub fn take_socks(&self, place: Place) -> io::Result<SocketAddr> {
         self.listen(place.0, Way::Socks)
     }
 
-    /// Takes connections to one target.
+    /// Listens for connections to a fixed target. Returns the address.
     ///
     /// Fails if the place is not free.
     pub fn take_forward(&self, forward: Forward) -> io::Result<SocketAddr> {
         self.listen(forward.place.0, Way::Fixed(forward.target))
     }
 
-    /// Takes redirected connections. Returns the port that they are to be redirected to.
+    /// Listens for redirected connections. Returns the port to which they must be redirected.
     ///
-    /// Fails if the system has no more ports.
+    /// Fails if no port is free.
     pub fn take_redirected(&self) -> io::Result<u16> {
         let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         let bound = self.listen(any, Way::Original);
@@ -186,7 +186,7 @@ impl Shared {
             let client = match listener.accept() {
                 Ok((client, _)) => client,
                 Err(error) => {
-                    // No descriptors: they come back.
+                    // Out of descriptors: some will be free again.
                     tracing::warn!("a connection is not taken: {error}");
                     std::thread::sleep(Duration::from_millis(100));
                     continue;
@@ -247,18 +247,18 @@ impl Shared {
         }
     }
 
-    /// Breaks the redirected connections that are open; returns whether there were any.
+    /// Breaks off all redirected connections; returns whether there were any.
     fn break_redirected(&self) -> bool {
         let redirected = lock(&self.redirected);
         for (client, broken) in redirected.open.values() {
             broken.get_or_init(|| "the proxy ends".into());
-            // Wakes who reads; a FIN would tell the client that it has all.
+            // Wakes the reader. A FIN would make the client believe that it has everything.
             let _ = client.shutdown(Shutdown::Read);
         }
         !redirected.open.is_empty()
     }
 
-    /// Remembers a redirected connection, so that it can be broken.
+    /// Puts a redirected connection on the list, so that it can be broken off.
     fn keep(&self, client: &TcpStream, broken: &Arc<Broken>) -> io::Result<Kept<'_>> {
         let mut redirected = lock(&self.redirected);
         let key = redirected.next;
@@ -267,7 +267,8 @@ impl Shared {
         Ok(Kept { all: &self.redirected, key })
     }
 
-    /// A stream to an exit that is connected to the target, and the address that it has there.
+    /// Opens a stream to an exit that is connected to the target; returns it with the target's
+    /// address.
     fn connect(
         &self,
         target: &Target,
@@ -286,7 +287,7 @@ impl Shared {
         let ask = line(&Ask { connect: target.to_string() });
         let stream = StreamSocket::begin(&self.daemon, exit, SERVICE, &ask);
         let mut stream = stream.map_err(refused)?;
-        // The daemon gives up by itself.
+        // No limit here: the daemon gives up by itself.
         wait_for_word(&stream, client, None).map_err(told)?;
         stream.wait_until_open().map_err(refused)?;
         wait_for_word(&stream, client, Some(ANSWER)).map_err(told)?;
@@ -298,7 +299,7 @@ impl Shared {
     }
 }
 
-/// Why there is no stream to an exit.
+/// Why there is no stream to an exit, for the log.
 fn no_exit(exit: &str, error: &SocketError) -> String {
     match error {
         SocketError::Refused(why) if *why == nobody_takes(SERVICE) => {
@@ -308,10 +309,10 @@ fn no_exit(exit: &str, error: &SocketError) -> String {
     }
 }
 
-/// Waits until a stream says something. Nobody else hears that the client has left meanwhile; one
-/// that only says nothing more is still there.
+/// Waits until there is something to read from a stream. Meanwhile nobody else would notice that
+/// the client left; a client that only shut down its sending side is still there.
 ///
-/// Fails if it has left, or the time is over.
+/// Fails if the client left, or the time is over.
 fn wait_for_word(
     stream: &StreamSocket,
     client: &TcpStream,
@@ -324,7 +325,7 @@ fn wait_for_word(
     if word.is_empty() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
 }
 
-/// Where a connection went before nftables redirected it.
+/// The destination of a connection before nftables redirected it.
 fn original_target(client: &TcpStream) -> io::Result<SocketAddr> {
     let own = client.local_addr()?;
     let socket = SockRef::from(client);
@@ -341,15 +342,15 @@ fn original_target(client: &TcpStream) -> io::Result<SocketAddr> {
     Ok(original)
 }
 
-/// Waits until a client has heard what it was told: to close a connection of which something was
-/// not read resets it, and what was written is lost.
+/// Gives a client time to read its answer. Closing a connection with unread input would reset it,
+/// and the client would lose the answer.
 fn let_hear(client: &TcpStream) {
     let _ = client.shutdown(Shutdown::Write);
     let _ = client.set_read_timeout(Some(HEAR));
     let _ = io::copy(&mut client.take(HEAR_BYTES), &mut io::sink());
 }
 
-/// Closes a connection as broken.
+/// Closes a connection with a reset.
 fn reset(client: TcpStream) {
     let _ = SockRef::from(&client).set_linger(Some(Duration::ZERO));
     drop(client);

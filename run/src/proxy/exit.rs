@@ -1,4 +1,4 @@
-//! The far end: takes streams and connects to their targets.
+//! The far end: accepts streams and connects to their targets.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,9 +17,9 @@ use super::target::{Answer, Ask, Failed, SERVICE, Target, line, read_line};
 use crate::daemon::query;
 use crate::sockets::client::{Daemon, SocketError, StreamListener, StreamSocket};
 
-/// How long a target may take to answer.
+/// How long connecting to an address may take.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long whoever opens a stream may take to say what it is for.
+/// How long each read may wait for the request of a new stream.
 const ASK_WAIT: Duration = Duration::from_secs(60);
 
 /// An exit.
@@ -30,18 +30,18 @@ pub struct Exit {
     places: Places,
 }
 
-/// Where an exit connects to.
+/// What an exit can connect to.
 #[derive(Debug)]
 struct Reach {
     rules: Rules,
-    /// The nodes of the network, which need no name service.
+    /// The nodes of the network, which need no DNS.
     nodes: BTreeMap<String, Ipv4Addr>,
 }
 
-/// What the status of a daemon says of the network.
+/// What a daemon's status says about the network.
 #[derive(Deserialize)]
 struct Network {
-    /// Those of its node, of which the first has all but the number of any other.
+    /// Addresses of its node. The first shows those of all nodes: they differ by their numbers.
     addresses: Vec<IpAddr>,
     names: BTreeMap<u16, String>,
 }
@@ -63,14 +63,14 @@ impl Exit {
     /// Fails if no daemon runs, or the node has an exit already.
     pub fn open(daemon: &Daemon, rules: Rules, limit: usize) -> Result<Self, SocketError> {
         let listener = StreamListener::bind(daemon, SERVICE)?;
-        // Without an answer names are looked up as those of other networks are.
+        // Without an answer, names of nodes are resolved like any others.
         let status = query(daemon.path()).ok();
         let network: Option<Network> = status.and_then(|it| serde_json::from_value(it).ok());
         let nodes = network.map(|network| network.nodes()).unwrap_or_default();
         Ok(Self { listener, reach: Arc::new(Reach { rules, nodes }), places: Places::new(limit) })
     }
 
-    /// Takes the next connection and serves it beside the rest.
+    /// Accepts the next stream, and serves it in a thread of its own.
     ///
     /// Fails if the daemon is gone.
     pub fn serve_next(&mut self) -> Result<(), SocketError> {
@@ -79,7 +79,7 @@ impl Exit {
             self.listener.refuse(&incoming)?;
             return Ok(());
         };
-        // Here and not beside: only the listener can refuse what cannot be taken.
+        // Not in the thread, as only the listener can refuse a stream that cannot be accepted.
         let stream = match incoming.accept(&[]) {
             Ok(stream) => stream,
             Err(error) => {
@@ -95,9 +95,9 @@ impl Exit {
         })
     }
 
-    /// What ends [`Exit::serve_next`] when it is shut down.
+    /// A handle that ends [`Exit::serve_next`] when it is shut down.
     ///
-    /// Fails if the system has no more descriptors.
+    /// Fails if no descriptor is left.
     pub fn handle(&self) -> io::Result<std::os::unix::net::UnixStream> {
         self.listener.handle()
     }
@@ -131,15 +131,15 @@ fn serve_one(mut stream: StreamSocket, from: &str, reach: &Reach) -> io::Result<
         Err(failed) => {
             tracing::info!(from, to = connect, "not connected: {failed}");
             stream.finish()?;
-            // Whoever asked ends it.
+            // The entry ends the stream.
             io::copy(&mut stream, &mut io::sink()).map(drop)
         }
     }
 }
 
-/// The node that a host name means. As elsewhere case does not count in those (RFC 4343), and
-/// browsers write them small, nor does a dot at the end; nodes that differ by case alone are told
-/// apart.
+/// The node that a host name means. Case does not matter in host names (RFC 4343), which browsers
+/// write in lower case, nor does a final dot. Nodes whose names differ only by case must be written
+/// exactly.
 fn node_of(nodes: &BTreeMap<String, Ipv4Addr>, host: &str) -> Option<Ipv4Addr> {
     let host = host.strip_suffix('.').unwrap_or(host);
     let mut alike = nodes.iter().filter(|(name, _)| name.eq_ignore_ascii_case(host));
@@ -147,7 +147,7 @@ fn node_of(nodes: &BTreeMap<String, Ipv4Addr>, host: &str) -> Option<Ipv4Addr> {
     nodes.get(host).or_else(only).copied()
 }
 
-/// Connects to the first address of a target that answers.
+/// Connects to the first address of a target that accepts.
 fn connect_to(target: &Target, reach: &Reach) -> Result<(TcpStream, SocketAddr), Failed> {
     let addresses: Vec<SocketAddr> = match target {
         Target::Address(address) => vec![*address],
@@ -180,7 +180,7 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
         IpAddr::V6(_) => Domain::IPV6,
     };
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-    // Without the right to mark it nothing is redirected here either.
+    // Without the privilege to set a mark, nothing is redirected here either.
     let _ = socket.set_mark(MARK);
     socket.connect_timeout(&address.into(), PATIENCE)?;
     Ok(socket.into())

@@ -1,10 +1,11 @@
-//! A proxy, so that unchanged TCP programs ride on streams over blocks.
+//! A proxy that carries TCP connections of unmodified programs over streams of block transport.
 //!
-//! At one node an [`Entry`] takes connections: of SOCKS clients, at fixed ports, or whatever
-//! nftables redirects to it. It asks the [`Exit`] of another node over a stream for a connection to
-//! the target, and then copies bytes both ways. Each end of a connection is TCP of its own, so
-//! nothing of TCP crosses the radio; that the target has bytes which TCP acknowledged here is not
-//! sure until it says so. A connection whose other half breaks off is reset, not closed.
+//! At one node an [`Entry`] accepts connections: from SOCKS clients, at forwarded ports, or
+//! redirected by nftables. Over a stream it asks the [`Exit`] at another node to connect to the
+//! target, and then copies bytes in both directions. TCP ends at each of the two, so that nothing
+//! of TCP crosses the radio. That TCP acknowledged bytes at the entry does not mean that the target
+//! has them: only the target can say so. If one half of a connection breaks off, the other is
+//! reset, not closed.
 
 mod entry;
 mod exit;
@@ -22,5 +23,5 @@ pub use redirect::{Redirect, RedirectError};
 pub use rules::{Allowed, Exits, NotUnderstood, Prefix, Rules};
 pub use target::{SERVICE, Target};
 
-/// Mark of connections that an exit makes: those are never redirected.
+/// Mark of connections that an exit makes: they are never redirected.
 const MARK: u32 = 0x6661;

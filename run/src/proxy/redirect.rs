@@ -10,34 +10,34 @@ use std::process::{Command, Output, Stdio};
 use super::MARK;
 use super::rules::Prefix;
 
-/// How the names of all tables begin.
+/// Prefix of the names of all tables.
 const TABLE: &str = "farhop_proxy_";
-/// Where what is local to a host or its wire is: such connections are never redirected.
+/// Addresses that are local to a host or link: connections to them are never redirected.
 const LOCAL_4: &str = "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/3";
 const LOCAL_6: &str = "::1, fe80::/10, ff00::/8";
 
-/// Why nothing can be redirected.
+/// Why connections cannot be redirected.
 #[derive(Debug, thiserror::Error)]
 pub enum RedirectError {
-    /// The program is not there.
+    /// `nft` cannot be run.
     #[error("nft cannot be run ({0}); it is in the package nftables")]
     NoProgram(io::Error),
-    /// It does not do what it was asked for.
+    /// `nft` reported an error.
     #[error("nft refuses: {0}; redirecting needs the right to change the network (root)")]
     Refused(String),
 }
 
-/// Redirected connections; they go their own way again when it is dropped.
+/// The redirection, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Redirect {
     table: String,
 }
 
 impl Redirect {
-    /// Redirects TCP connections of this host, and those that it passes on, to a port here: to
-    /// these prefixes, or to all but `except` and what is local.
+    /// Redirects TCP connections of this host, and those that it forwards, to a local port: only
+    /// those to the prefixes `only`, or all except to `except` and to local addresses.
     ///
-    /// Fails if nft is missing, or may not.
+    /// Fails if `nft` is missing or not permitted.
     pub fn install(
         port: u16,
         only: Option<&[Prefix]>,
@@ -49,9 +49,9 @@ impl Redirect {
         Ok(Self { table })
     }
 
-    /// The processes whose tables redirect connections of this host.
+    /// Other running processes whose tables redirect connections of this host.
     ///
-    /// Fails if nft is missing, or may not.
+    /// Fails if `nft` is missing or not permitted.
     pub fn others() -> Result<Vec<u32>, RedirectError> {
         let listed = tables()?;
         let alive = listed.split_whitespace().filter(|name| !is_dead(name));
@@ -59,14 +59,15 @@ impl Redirect {
         Ok(alive.filter_map(process).filter(|pid| *pid != std::process::id()).collect())
     }
 
-    /// Removes the tables of processes that are dead. Returns how many there were.
+    /// Removes the tables of dead processes. Returns how many there were.
     ///
-    /// Fails if nft is missing, or may not.
+    /// Fails if `nft` is missing or not permitted.
     pub fn clean() -> Result<usize, RedirectError> {
         let listed = tables()?;
         let mut removed = 0;
         for name in listed.split_whitespace().filter(|name| is_dead(name)) {
-            // Another start may be removing it: one that is not there any more is no error so.
+            // Another proxy may be removing it at the same time; this way a missing table is no
+            // error.
             run(&["-f", "-"], &format!("add table inet {name}\ndelete table inet {name}\n"))?;
             removed += 1;
         }
@@ -82,13 +83,13 @@ impl Drop for Redirect {
     }
 }
 
-/// What nft says of the tables that there are; each name of one is a word of it.
+/// The output of `nft` about existing tables; each name is a word of it.
 fn tables() -> Result<String, RedirectError> {
     let listed = run(&["list", "tables", "inet"], "")?;
     Ok(String::from_utf8_lossy(&listed.stdout).into_owned())
 }
 
-/// The table as nft reads it.
+/// The table as a script for `nft`.
 fn script(table: &str, port: u16, only: Option<&[Prefix]>, except: &[Prefix]) -> String {
     let mut rules = format!("meta mark {MARK:#x} return\nmeta l4proto != tcp return\n");
     rules += "fib daddr type local return\n";
@@ -108,7 +109,7 @@ fn script(table: &str, port: u16, only: Option<&[Prefix]>, except: &[Prefix]) ->
             }
         }
     }
-    // Of two rules that redirect one is enough; a table of its own disturbs no other.
+    // If two tables redirect, the first decides; a table of our own does not disturb others.
     format!(
         "table inet {table} {{\n\
          chain out {{\ntype nat hook output priority -100; policy accept;\n{rules}}}\n\
@@ -117,7 +118,7 @@ fn script(table: &str, port: u16, only: Option<&[Prefix]>, except: &[Prefix]) ->
     )
 }
 
-/// Whether a table is that of a proxy which does not run any more.
+/// Whether a table belongs to a proxy that does not run any more.
 fn is_dead(table: &str) -> bool {
     let numbers = table.strip_prefix(TABLE).and_then(|rest| rest.split_once('_'));
     let numbers = numbers.and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
@@ -127,9 +128,10 @@ fn is_dead(table: &str) -> bool {
 /// When a process began, in the kernel's ticks; nothing if it does not run.
 fn began(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may have spaces; behind it are the state and 18 fields to the time.
+    // The name in parentheses may have spaces; after it come the state, and 18 fields to the start
+    // time.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
-    // One that was killed stays there until its parent asks how it ended.
+    // A killed process stays in this state until its parent waits for it.
     let is_dead = matches!(fields.next()?, "Z" | "X");
     fields.nth(18)?.parse().ok().filter(|_| !is_dead)
 }
@@ -137,12 +139,12 @@ fn began(pid: u32) -> Option<u64> {
 fn run(words: &[&str], input: &str) -> Result<Output, RedirectError> {
     let mut command = Command::new("nft");
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Where only root looks.
+    // Folders that are in root's path only.
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
     let mut child = command.spawn().map_err(RedirectError::NoProgram)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If it does not read, it says why.
+        // If `nft` does not read it, its error says why.
         let _ = stdin.write_all(input.as_bytes());
     }
     let out = child.wait_with_output().map_err(RedirectError::NoProgram)?;

@@ -1,4 +1,4 @@
-//! Bytes of a connection to a stream and back, until both ways have ended.
+//! Copies bytes between a TCP connection and a stream, until both directions have ended.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -17,17 +17,17 @@ use socket2::SockRef;
 
 use crate::sockets::client::StreamSocket;
 
-/// Bytes copied at once.
+/// Most bytes that are copied at once.
 const CHUNK: usize = 64 << 10;
-/// How long refused connections are counted before they are told of.
+/// How often refused connections are logged.
 const TELL_EVERY: Duration = Duration::from_secs(10);
-/// The halves of a connection, as the log has them.
+/// Names of the two halves of a connection in the log.
 const TCP: &str = "TCP side";
 const STREAM: &str = "radio side";
-/// Memory for the stack of a thread.
+/// Size of a thread's stack, in bytes.
 const STACK: usize = 128 << 10;
 
-/// Connections at one time, and a limit to them.
+/// The connections that are open, up to a limit.
 #[derive(Debug)]
 pub(super) struct Places {
     taken: Arc<AtomicUsize>,
@@ -35,21 +35,21 @@ pub(super) struct Places {
     refused: Refused,
 }
 
-/// Connections that are refused for one reason. The first is told of at once, and those of each
-/// span after that together.
+/// Logs connections that are refused for one reason: the first at once, and those after it
+/// together, once in each span of time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refused(Arc<Mutex<Untold>>);
 
 #[derive(Debug, Default)]
 struct Untold {
-    /// Those since that was last told.
+    /// Refused connections since the last line of the log.
     count: usize,
-    /// Whether somebody waits to tell of them.
+    /// Whether a thread waits to log them.
     is_awaited: bool,
 }
 
 impl Refused {
-    /// One more.
+    /// Counts a refused connection, and logs it at once or later.
     pub(super) fn add(&self, why: impl fmt::Display) {
         if !self.lock().add() {
             return;
@@ -62,13 +62,13 @@ impl Refused {
             }
         });
         if telling.is_err() {
-            // Without threads nobody waits: the next is told of at once.
+            // Without a thread for later, the next one is logged at once.
             *self.lock() = Untold::default();
         }
     }
 
-    /// Waits for the end of a span. Returns how many were refused in it; with none the next is told
-    /// of at once again.
+    /// Waits for the end of a span. Returns how many were refused in it; `None` if none were: then
+    /// the next one is logged at once again.
     fn next_span(&self) -> Option<usize> {
         thread::sleep(TELL_EVERY);
         self.lock().end_span()
@@ -84,7 +84,7 @@ fn tell_refused(count: usize, why: &str) {
 }
 
 impl Untold {
-    /// One more. Returns whether it is to be told of at once, and the span of others begins.
+    /// Counts one. Returns whether to log it at once, and to begin a span.
     fn add(&mut self) -> bool {
         let is_first = !std::mem::replace(&mut self.is_awaited, true);
         self.count += usize::from(!is_first);
@@ -98,7 +98,7 @@ impl Untold {
     }
 }
 
-/// A place among the connections, free again when it is dropped.
+/// A place among the connections, which is free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Taken(Arc<AtomicUsize>);
 
@@ -107,7 +107,7 @@ impl Places {
         Self { taken: Arc::default(), limit, refused: Refused::default() }
     }
 
-    /// A place, if there is one; where there is none the log says so now and then.
+    /// Takes a place; if none is free, that is logged from time to time.
     pub(super) fn take(&self) -> Option<Taken> {
         let (taken, limit) = (Taken(Arc::clone(&self.taken)), self.limit);
         if self.taken.fetch_add(1, Ordering::Relaxed) < limit {
@@ -124,28 +124,28 @@ impl Drop for Taken {
     }
 }
 
-/// Runs something beside the rest.
+/// Runs something in a thread of its own.
 ///
-/// Fails if the system has no more threads.
+/// Fails if the system cannot start another thread.
 pub(super) fn beside(work: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
     thread::Builder::new().name("proxy".into()).stack_size(STACK).spawn(work)
 }
 
-/// Why a connection was broken off before both ways had ended, once it was.
+/// Set once a connection is broken off: the reason.
 pub(super) type Broken = OnceLock<String>;
 
-/// Copies both ways until both have ended. A half that breaks off resets the other, and so does the
-/// end of this process before: nobody takes a part for the whole. Whoever sets `broken` and ends
-/// what is read of `tcp` breaks both.
+/// Copies in both directions until both have ended. If one half breaks off, or this process ends
+/// early, the other half is reset, so that nobody takes a part for the whole. To break both halves,
+/// set `broken` and end reading from `tcp`.
 ///
-/// Fails if the system has no more threads or descriptors, or the connection was broken off.
+/// Fails if no thread or descriptor is left, or the connection was broken off.
 pub(super) fn relay(tcp: TcpStream, stream: StreamSocket, broken: &Arc<Broken>) -> io::Result<()> {
-    // A read of the stream may wait for ever; what ends it is the daemon.
+    // Reading from the stream may wait for ever; the daemon ends it if necessary.
     stream.set_read_timeout(None)?;
     tcp.set_read_timeout(None)?;
     tcp.set_nodelay(true)?;
     SockRef::from(&tcp).set_keepalive(true)?;
-    // To close it is a reset from now on, whoever does it.
+    // From now on closing it sends a reset, whoever does it.
     SockRef::from(&tcp).set_linger(Some(Duration::ZERO))?;
     let (mut from, mut to) = (tcp.try_clone()?, stream.try_clone()?);
     let why = Arc::clone(broken);
@@ -162,24 +162,24 @@ pub(super) fn relay(tcp: TcpStream, stream: StreamSocket, broken: &Arc<Broken>) 
         Err(error) => {
             broken.get_or_init(|| error.to_string());
             from.reset();
-            // Only the reader is to wake up, and to send nothing.
+            // Wakes the reader without sending a FIN.
             let _ = to.shutdown(Shutdown::Read);
         }
     }
     let _ = other.join();
     match broken.get() {
         Some(why) => Err(io::Error::new(io::ErrorKind::ConnectionReset, why.clone())),
-        // What was written last may be under way still.
+        // The last bytes may still be on their way.
         None => SockRef::from(&to).set_linger(None),
     }
 }
 
-/// Says which half of a connection an error is of.
+/// Adds the half of the connection to an error.
 fn of(half: &'static str) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{half}: {error}"))
 }
 
-/// From TCP to the stream.
+/// Copies from TCP to the stream.
 fn copy_out(from: &mut TcpStream, to: &mut StreamSocket, broken: &Broken) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -195,8 +195,8 @@ fn copy_out(from: &mut TcpStream, to: &mut StreamSocket, broken: &Broken) -> io:
     }
 }
 
-/// Waits until a stream takes more, as long as the connection that the bytes are of is not reset.
-/// One that has ended both ways cannot be any more, and is not waited for.
+/// Waits until a stream takes more, unless the TCP connection is reset. A connection that ended in
+/// both directions cannot be reset any more, and is not waited for.
 pub(super) fn wait_for_place(to: &StreamSocket, from: &TcpStream) -> io::Result<()> {
     loop {
         let (place, other) = watch(to, PollFlags::OUT, from, None)?;
@@ -209,8 +209,8 @@ pub(super) fn wait_for_place(to: &StreamSocket, from: &TcpStream) -> io::Result<
     }
 }
 
-/// Waits until something is `wanted` of one, is wrong with either, or the time is over; says what
-/// of which.
+/// Waits until `one` is ready for `wanted`, either has an error, or the time is over; returns the
+/// events of both.
 pub(super) fn watch(
     one: impl AsFd,
     wanted: PollFlags,
@@ -232,7 +232,7 @@ pub(super) fn watch(
     }
 }
 
-/// From the stream to TCP.
+/// Copies from the stream to TCP.
 fn copy_in(from: &mut StreamSocket, to: &mut TcpStream) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -242,8 +242,8 @@ fn copy_in(from: &mut StreamSocket, to: &mut TcpStream) -> io::Result<()> {
         }
         let done = write_beside(to, &chunk[..length], from).map_err(of(TCP))?;
         if done < length {
-            // What is here of the stream is little by now, and says how it ended: broken off, what
-            // the other side of TCP has not taken is of no use.
+            // What is left of the stream here is little by now, and tells how the stream ended. If
+            // it was broken off, bytes that TCP has not taken are useless.
             let mut rest = chunk[done..length].to_vec();
             from.read_to_end(&mut rest).map_err(of(STREAM))?;
             return to.write_all(&rest).map_err(of(TCP));
@@ -252,7 +252,7 @@ fn copy_in(from: &mut StreamSocket, to: &mut TcpStream) -> io::Result<()> {
 }
 
 /// Writes bytes to TCP. Returns how many were taken: all, unless the daemon closed its end of the
-/// stream while TCP had no place.
+/// stream while TCP had no room.
 fn write_beside(to: &TcpStream, bytes: &[u8], stream: &StreamSocket) -> io::Result<usize> {
     let mut done = 0;
     while done < bytes.len() {

@@ -13,13 +13,13 @@ pub struct Prefix {
     bits: u8,
 }
 
-/// Text that is no prefix, no target or no rule, and what would be.
+/// Text that is no valid prefix, target or rule, with an explanation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotUnderstood(pub(super) String);
 
 impl Prefix {
-    /// Whether an address begins with it; an IPv4 address in IPv6 is what it stands for.
+    /// Whether an address has this prefix; an IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -34,29 +34,29 @@ impl Prefix {
         }
     }
 
-    /// Whether this host has a route to where it begins.
+    /// Whether this host has a route to the first address.
     pub fn has_route(&self) -> bool {
         let any: IpAddr = match self.address {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        // Nothing is sent by that. Any port will do.
+        // This sends nothing, and the port does not matter.
         let connected = UdpSocket::bind((any, 0)).and_then(|it| it.connect((self.address, 9)));
         let is_refused = |error: &Error| error.kind() == ErrorKind::NetworkUnreachable;
         !connected.is_err_and(|error| is_refused(&error))
     }
 
-    /// Whether all that begins with it begins with another one.
+    /// Whether all addresses of this prefix also have the other.
     fn lies_in(&self, other: &Self) -> bool {
         self.bits >= other.bits && other.contains(self.address)
     }
 
-    /// How many bits are the same.
+    /// Length of the prefix in bits.
     pub fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// Whether it is of IPv4.
+    /// Whether it is a prefix of IPv4.
     pub fn is_ipv4(&self) -> bool {
         self.address.is_ipv4()
     }
@@ -80,7 +80,7 @@ impl FromStr for Prefix {
         if bits > most {
             return Err(wrong());
         }
-        // As for the addresses that are looked for in it.
+        // As for the addresses that are compared with it.
         Ok(match address.to_canonical() {
             IpAddr::V4(own) if bits >= most - 32 => {
                 Self { address: own.into(), bits: bits - (most - 32) }
@@ -96,7 +96,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Targets that an exit connects to: a prefix, or all addresses, and a port if it is one only.
+/// Targets that an exit may connect to: those of a prefix or all, with one port or any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
     prefix: Option<Prefix>,
@@ -135,20 +135,20 @@ impl FromStr for Allowed {
     }
 }
 
-/// Whom an exit connects to.
+/// Where an exit may connect to.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// What is allowed; if it is empty, all but what concerns the exit alone.
+    /// Allowed targets; if empty, all but addresses that only have a meaning at the exit's host.
     pub allowed: Vec<Allowed>,
 }
 
 impl Rules {
-    /// Whether a target may be connected to.
+    /// Whether a connection to this target is allowed.
     pub fn allow(&self, address: IpAddr, port: u16) -> bool {
         if self.allowed.is_empty() {
             return private_to_host(address).is_none();
         }
-        // What concerns the exit alone wants a rule of its own: a wide one does not open it.
+        // Host-local addresses need a rule of their own: wider prefixes do not include them.
         let of_host = private_to_host(address);
         let is_in = |rule: &Allowed| match (&rule.prefix, &of_host) {
             (Some(prefix), Some(of_host)) => prefix.lies_in(of_host) && prefix.contains(address),
@@ -160,7 +160,7 @@ impl Rules {
     }
 }
 
-/// What means something at its host, or its wire, alone: unspecified, loopback, link-local,
+/// Addresses that only have a meaning at one host or link: unspecified, loopback, link-local,
 /// multicast and broadcast.
 const PRIVATE_TO_HOST: [Prefix; 9] = [
     prefix_4([0, 0, 0, 0], 8),
@@ -182,12 +182,12 @@ const fn prefix_6(address: Ipv6Addr, bits: u8) -> Prefix {
     Prefix { address: IpAddr::V6(address), bits }
 }
 
-/// The part of [`PRIVATE_TO_HOST`] that an address is in.
+/// The prefix in [`PRIVATE_TO_HOST`] that an address has.
 fn private_to_host(address: IpAddr) -> Option<Prefix> {
     PRIVATE_TO_HOST.into_iter().find(|prefix| prefix.contains(address))
 }
 
-/// Which node is the exit of a target.
+/// Which node is the exit for a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exits {
     default: Option<String>,
@@ -195,9 +195,9 @@ pub struct Exits {
 }
 
 impl Exits {
-    /// Reads `NODE`, the exit of all that has no other, and `PREFIX=NODE`.
+    /// Parses `NODE`, the default exit, and `PREFIX=NODE`.
     ///
-    /// Fails if a prefix is none, or there are two exits for one, or for all.
+    /// Fails if a prefix is invalid, or has two exits, or there are two default exits.
     pub fn read<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, NotUnderstood> {
         let mut exits = Self::default();
         for text in texts {
@@ -228,23 +228,23 @@ impl Exits {
         route.map(|(_, node)| node.as_str()).or(self.default.as_deref())
     }
 
-    /// The exit for names, which are looked up there.
+    /// The exit for host names, which are resolved there.
     pub fn of_names(&self) -> Option<&str> {
         self.default.as_deref()
     }
 
-    /// The nodes that are exits, some perhaps several times.
+    /// The nodes that are exits; a node may occur several times.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.default.iter().chain(self.routes.iter().map(|(_, node)| node)).map(String::as_str)
     }
 
-    /// What has an exit of its own; nothing if all has one.
+    /// The prefixes that have an exit; `None` if there is a default exit for all.
     pub fn prefixes(&self) -> Option<Vec<Prefix>> {
         let all = self.routes.iter().map(|(prefix, _)| *prefix).collect();
         if self.default.is_some() { None } else { Some(all) }
     }
 
-    /// Whether there is none at all.
+    /// Whether there is no exit at all.
     pub fn is_empty(&self) -> bool {
         self.default.is_none() && self.routes.is_empty()
     }

@@ -1,4 +1,4 @@
-//! SOCKS version 5 (RFC 1928), as far as a proxy of TCP needs it: no authentication, CONNECT.
+//! SOCKS version 5 (RFC 1928), as far as a TCP proxy needs it: CONNECT, without authentication.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -15,20 +15,20 @@ const IPV6: u8 = 4;
 
 /// "Request rejected or failed" of SOCKS 4.
 const SOCKS_4_REJECTED: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
-/// What an HTTP client is told.
+/// The answer to an HTTP client.
 const HTTP_REFUSED: &[u8] = b"HTTP/1.1 400 This is a SOCKS5 port\r\nConnection: close\r\n\
     Content-Type: text/plain\r\nContent-Length: 39\r\n\r\n\
     This is a SOCKS5 port, no HTTP proxy.\r\n";
 
-/// What a reply says.
+/// Reply codes.
 const SUCCEEDED: u8 = 0;
 const COMMAND_NOT_SUPPORTED: u8 = 7;
 const ADDRESS_NOT_SUPPORTED: u8 = 8;
 
-/// Reads what a client wants to be connected to. A client that asks for something else has been
-/// told so.
+/// Reads which target a client wants. If the request is invalid the client has been told so.
 ///
-/// Fails with `Unsupported` if it does not speak SOCKS 5, or else if it asks for what is not there.
+/// Fails with `Unsupported` if the client does not speak SOCKS 5, and with another error if its
+/// request cannot be met.
 pub(super) fn read_request(client: &mut (impl Read + Write)) -> io::Result<Target> {
     let [version, methods] = read(client)?;
     if version != VERSION {
@@ -81,7 +81,7 @@ pub(super) fn read_request(client: &mut (impl Read + Write)) -> io::Result<Targe
     }
 }
 
-/// What a client speaks that begins like this, and what it understands as a refusal.
+/// The protocol that a client with these first bytes speaks, and a refusal that it understands.
 fn foreign(begin: [u8; 2]) -> (&'static str, &'static [u8]) {
     match begin {
         [4, _] => ("SOCKS 4", &SOCKS_4_REJECTED),
@@ -92,14 +92,14 @@ fn foreign(begin: [u8; 2]) -> (&'static str, &'static [u8]) {
     }
 }
 
-/// Tells the client that it is connected; `bound` is the far end as the exit sees it.
+/// Tells the client that it is connected; `bound` is the target's address as the exit sees it.
 ///
 /// Fails if the client is gone.
 pub(super) fn tell_connected(client: &mut impl Write, bound: Option<SocketAddr>) -> io::Result<()> {
     reply(client, SUCCEEDED, bound)
 }
 
-/// Tells the client why it is not.
+/// Tells the client why it is not connected.
 ///
 /// Fails if the client is gone.
 pub(super) fn tell_failed(client: &mut impl Write, failed: Failed) -> io::Result<()> {
@@ -145,7 +145,7 @@ fn wrong(what: &str) -> io::Error {
 mod tests {
     use super::*;
 
-    /// A client that says all at once, and what it was told.
+    /// A client that sends everything at once, and what it was answered.
     struct Client(io::Cursor<Vec<u8>>, Vec<u8>);
 
     impl Read for Client {

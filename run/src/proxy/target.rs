@@ -1,8 +1,7 @@
-//! What a connection is to, and what the two ends of a proxy say to each other about it.
+//! Targets of connections, and the messages between the two ends of a proxy.
 //!
-//! The stream begins with a line of JSON each way: `{"connect":"HOST:PORT"}`, and
-//! `{"connected":"ADDRESS:PORT"}` or `{"failed":"refused"}`. What follows are the bytes of the
-//! connection.
+//! A stream begins with a line of JSON in each direction: `{"connect":"HOST:PORT"}`, and
+//! `{"connected":"ADDRESS:PORT"}` or `{"failed":"refused"}`. The bytes of the connection follow.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -15,24 +14,24 @@ use serde::{Deserialize, Serialize};
 
 use super::rules::NotUnderstood;
 
-/// The service of an exit.
+/// The service name of an exit.
 pub const SERVICE: &str = "proxy";
 /// Longest line, in bytes.
 const LINE_BYTES: usize = 1_024;
-/// Longest name of a host (RFC 1035).
+/// Longest host name, in bytes (RFC 1035).
 const NAME_BYTES: usize = 253;
 
-/// What a connection is to.
+/// The target of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// An address.
     Address(SocketAddr),
-    /// A name, which the exit looks up, and a port.
+    /// A host name, which the exit resolves, and a port.
     Name(String, u16),
 }
 
 impl Target {
-    /// A host by its name, or an address in the place of one; nothing if it is neither.
+    /// From a host name or the text of an address; `None` if it is neither.
     pub fn of_name(name: &str, port: u16) -> Option<Self> {
         let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         if let Ok(address) = bare.parse::<IpAddr>() {
@@ -66,19 +65,19 @@ impl FromStr for Target {
     }
 }
 
-/// What the entry asks of the exit.
+/// The entry's request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Ask {
     pub(super) connect: String,
 }
 
-/// What the exit answers.
+/// The exit's answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Answer {
     /// It is connected to this address.
     Connected(SocketAddr),
-    /// It is not.
+    /// It could not connect.
     Failed(Failed),
 }
 
@@ -86,17 +85,17 @@ pub(super) enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Failed {
-    /// The exit does not connect to it.
+    /// The exit's rules do not allow it.
     NotAllowed,
-    /// There is no exit, or nothing was heard of it.
+    /// There is no exit, or it does not answer.
     NoExit,
-    /// There is no way to it.
+    /// There is no route to the target.
     Unreachable,
-    /// Its name is not known.
+    /// The host name cannot be resolved.
     NoSuchName,
-    /// It does not take connections there.
+    /// The target refuses connections at this port.
     Refused,
-    /// It does not answer.
+    /// The target does not answer.
     TimedOut,
     /// Something else.
     Other,
@@ -128,16 +127,16 @@ impl fmt::Display for Failed {
     }
 }
 
-/// A line as it is sent.
+/// Encodes a line.
 pub(super) fn line(what: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(what).expect("plain data");
     line.push(b'\n');
     line
 }
 
-/// Reads a line, and nothing behind it.
+/// Reads a line, and not a byte more.
 ///
-/// Fails if the stream ends, or it is not such a line.
+/// Fails if the stream ends, or the line is invalid.
 pub(super) fn read_line<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
     let mut line = Vec::new();
     let mut byte = [0];

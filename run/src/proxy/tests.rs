@@ -1,4 +1,4 @@
-//! Both ends of a proxy, at a daemon that says what a test wants.
+//! Tests of both ends of a proxy, with a daemon that a test controls.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -22,7 +22,7 @@ const RESET: u8 = 7;
 const INCOMING: u8 = 8;
 const DATA: u8 = 1;
 
-/// A daemon of which each socket is the test's.
+/// A daemon whose sockets the test handles.
 struct Fake {
     dir: TempDir,
     listener: UnixListener,
@@ -39,7 +39,7 @@ impl Fake {
         Daemon::at(self.dir.path().join("sock"))
     }
 
-    /// The next socket that is asked for, and what is asked.
+    /// Accepts the next request for a socket, and returns both.
     fn next(&self) -> (Line, String) {
         let (socket, _) = self.listener.accept().expect("one");
         let mut reader = BufReader::new(socket);
@@ -67,7 +67,7 @@ impl Line {
         (head[0], payload)
     }
 
-    /// Whether the program drops the socket within a time.
+    /// Whether the program closes the socket within the time limit.
     fn is_dropped_within(&mut self, limit: Duration) -> bool {
         self.0.get_mut().set_read_timeout(Some(limit)).expect("a time");
         match self.0.read(&mut [0]) {
@@ -78,7 +78,7 @@ impl Line {
     }
 }
 
-/// A client that wants to be connected, and what the daemon is asked for it.
+/// A client of a forwarded port, and the entry's request to the daemon.
 fn client_of(fake: &Fake) -> (TcpStream, Line) {
     let exits = Exits::read(["far"]).expect("an exit");
     let entry = Entry::build(fake.daemon(), exits, 1);
@@ -126,7 +126,7 @@ fn an_http_client_hears_that_this_is_no_http_proxy() {
     let entry = Entry::build(fake.daemon(), Exits::read(["far"]).expect("an exit"), 1);
     let place = entry.take_socks("0".parse().expect("a port")).expect("it is free");
     let mut client = TcpStream::connect(place).expect("it is taken");
-    // More than is read before it is known what it is.
+    // More bytes than the entry reads until it recognises the protocol.
     client.write_all(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n").expect("it is there");
     let mut heard = String::new();
     client.read_to_string(&mut heard).expect("it is not reset");

@@ -1,9 +1,9 @@
-//! Bytes of a program become blocks.
+//! Cuts the bytes of a program into blocks.
 //!
-//! A block is closed when it is full, half a second after its first byte, when the program asks for
-//! it, and at once while nothing of the flow is on its way. So a key that is pressed goes out as
-//! it comes, and one that follows before the first has arrived waits for the others behind it, as
-//! with Nagle's rule for TCP; a bulk transfer fills its blocks while earlier ones travel.
+//! A block is closed when it is full, half a second after its first byte, when the program flushes,
+//! and at once while nothing of the flow is on its way. So a keystroke goes out immediately, and
+//! one that follows before the first has arrived waits for those after it, as with Nagle's
+//! algorithm in TCP. A bulk transfer fills its blocks while earlier ones travel.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use farhop_proto::base::Instant;
@@ -11,11 +11,11 @@ use farhop_proto::transport::hop::BATCH;
 
 use crate::blocks::FIRST_BYTES;
 
-/// What the first byte of a block says of the others; the first block of a flow has none.
+/// Meaning of a block, in its first byte; the first block of a flow has no such byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Mark {
-    /// Bytes of the program; none, where it only asks whether the other end is there.
+    /// Bytes of the program; without any, a probe whether the other end is there.
     Bytes = 0,
     /// The flow ends here, and not as its program wanted.
     Reset = 1,
@@ -29,20 +29,20 @@ pub(super) enum Finish {
     Sent,
 }
 
-/// The flow of one way, where its bytes are written.
+/// The sending side of a flow.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// What stands before the first bytes.
+    /// The header of the first block, before the first bytes.
     front: Vec<u8>,
     filling: BytesMut,
-    /// When the first byte was written of the block that is being filled.
+    /// When the first byte of the block that is being filled was written.
     since: Option<Instant>,
     is_urgent: bool,
     is_probing: bool,
     is_reset: bool,
     finish: Finish,
     next: u32,
-    /// Blocks of which the other end has not said that it has them.
+    /// Blocks that have not arrived yet.
     flying: u32,
 }
 
@@ -62,7 +62,7 @@ impl Batch {
         }
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait to be put into a block.
     pub(super) fn waiting(&self) -> usize {
         self.filling.len()
     }
@@ -74,36 +74,36 @@ impl Batch {
         }
     }
 
-    /// What was written goes out at once.
+    /// Closes the current block at once.
     pub(super) fn flush(&mut self) {
         self.is_urgent = !self.filling.is_empty();
     }
 
-    /// Nothing more will be written.
+    /// Nothing more will be written: the block with the last bytes ends the flow.
     pub(super) fn finish(&mut self) {
         if self.finish == Finish::No {
             self.finish = Finish::Wanted;
         }
     }
 
-    /// What waits is of no use any more; the other end is told.
+    /// Discards the bytes that wait; the last block tells the other end.
     pub(super) fn reset(&mut self) {
         self.filling.clear();
         (self.since, self.is_urgent, self.is_reset) = (None, false, true);
         self.finish();
     }
 
-    /// Asks whether the other end is there.
+    /// Sends a probe, as soon as a block can be taken.
     pub(super) fn probe(&mut self) {
         self.is_probing = true;
     }
 
-    /// Whether it could ask that now.
+    /// Whether a probe is useful: no block is on its way, which would serve as one.
     pub(super) fn can_probe(&self) -> bool {
         self.flying == 0 && self.finish == Finish::No && self.next > 0
     }
 
-    /// Whether the other end has still to take a block.
+    /// Whether a block has not arrived yet.
     pub(super) fn is_flying(&self) -> bool {
         self.flying > 0
     }
@@ -112,22 +112,22 @@ impl Batch {
         self.finish != Finish::No
     }
 
-    /// Whether the last block was sent, and has arrived with all others.
+    /// Whether the last block was sent, and all blocks have arrived.
     pub(super) fn has_finished(&self) -> bool {
         self.finish == Finish::Sent && self.flying == 0
     }
 
-    /// The other end has one more block.
+    /// One more block has arrived.
     pub(super) fn handle_arrived(&mut self) {
         self.flying = self.flying.saturating_sub(1);
     }
 
-    /// When the block that is being filled is closed at the latest.
+    /// When the block that is being filled must be closed.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.since.map(|since| since + BATCH)
     }
 
-    /// Whether there is a block for the machine, of at most `block_bytes`.
+    /// Whether a block, of at most `block_bytes`, is ready for the machine.
     pub(super) fn has_block(&self, now: Instant, block_bytes: usize) -> bool {
         let is_due = self.poll_timeout().is_some_and(|due| due <= now);
         let is_next = self.flying == 0 && !self.filling.is_empty();
@@ -136,7 +136,7 @@ impl Batch {
         self.next == 0 || is_due || is_next || is_full || is_asked
     }
 
-    /// Bytes of the next block.
+    /// Length of the next block in bytes.
     pub(super) fn next_bytes(&self, block_bytes: usize) -> usize {
         let is_first = self.next == 0;
         let front = if is_first { self.front.len() } else { size_of::<Mark>() };

@@ -1,8 +1,8 @@
-//! The connection between a program and its daemon once it is a socket: records both ways.
+//! The connection between a program and its daemon once it is a socket: records in both directions.
 //!
 //! ```text
 //! byte 0      kind
-//! bytes 1-4   bytes that follow
+//! bytes 1-4   length of the payload
 //! ```
 
 use std::collections::VecDeque;
@@ -14,36 +14,37 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use farhop_proto::wire::hop::BlockId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Bytes before a record.
+/// Bytes of a record's header.
 pub(super) const HEAD_BYTES: usize = 5;
-/// Longest record, in bytes: a block and what is said of it.
+/// Longest record, in bytes: a block and its header.
 pub(super) const RECORD_BYTES: usize = (1 << 20) + 1_024;
-/// Bytes read of a program at once.
+/// Bytes that are read from a program at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// What a record is.
+/// Kind of a record; its payload is described with it, with its length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// Bytes; of blocks, behind their number (4); of datagrams, behind their address.
+    /// Data: of a stream, the bytes; of blocks, a number (4) and the block; of datagrams, an
+    /// address and the datagram.
     Data = 1,
-    /// What was written goes out at once.
+    /// Send what was written at once.
     Flush = 2,
-    /// Nothing more comes.
+    /// The end: no more data follows.
     Finish = 3,
-    /// The program has the block with this number (4).
+    /// The program has stored the block with this number (4).
     Confirm = 4,
-    /// A listener does not take the connection of this name.
+    /// A listener refuses the stream or flow with this id.
     Refuse = 5,
-    /// The socket is there: JSON.
+    /// The socket is open: JSON.
     Opened = 6,
-    /// It is no more: a [`Cause`] (1), and why, as text.
+    /// The socket is closed, or was refused: a [`Cause`] (1), and the reason as text.
     Reset = 7,
-    /// Somebody wants to connect: JSON.
+    /// A new stream or flow for a listener: JSON.
     Incoming = 8,
-    /// The daemon has the block with this number (4).
+    /// The daemon has stored the block with this number (4).
     Taken = 9,
-    /// So many blocks (4) have arrived.
+    /// This many blocks (4) have arrived.
     Arrived = 10,
 }
 
@@ -64,56 +65,56 @@ impl Kind {
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
 
-    /// What stands before a record of so many bytes.
+    /// The header of a record with a payload of this length.
     pub(super) fn head(self, bytes: usize) -> [u8; HEAD_BYTES] {
         let [a, b, c, d] = (bytes as u32).to_be_bytes();
         [self as u8, a, b, c, d]
     }
 }
 
-/// Why there is no socket, or none any more.
+/// Why a socket was refused or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Cause {
-    /// The daemon, or the other end, does not want it.
+    /// The daemon or the other end refused it.
     Refused = 1,
     /// The other end was silent for too long.
     Silent = 2,
-    /// It was there, and was broken off.
+    /// It was open, and was broken off.
     Broken = 3,
 }
 
-/// What a program is to be given, and the block that it has then.
+/// A part of a record for the program, and the block that the program has once this is written.
 #[derive(Debug)]
 struct Piece {
     bytes: Bytes,
     settles: Option<BlockId>,
 }
 
-/// The daemon's end.
+/// The daemon's end of the connection.
 #[derive(Debug)]
 pub(super) struct Channel {
     socket: UnixStream,
     inbox: BytesMut,
     outbox: VecDeque<Piece>,
-    /// Bytes in it.
+    /// Bytes in the outbox.
     unwritten: usize,
     is_ready: bool,
-    /// Whether the program sends nothing any more: it closed its end, or broke the rules.
+    /// Whether the program sends no more: it closed its end, or sent an invalid record.
     is_over: bool,
-    /// Whether it does not take anything any more; what it said before still counts.
+    /// Whether the program takes no more. Records that it sent before still count.
     is_deaf: bool,
 }
 
 impl Channel {
-    /// `rest` is what the program sent behind its request.
+    /// `rest` is what the program sent after its request.
     pub(super) fn new(socket: UnixStream, rest: &[u8]) -> Self {
         let (inbox, outbox) = (BytesMut::from(rest), VecDeque::new());
         let (unwritten, is_ready, is_over, is_deaf) = (0, true, false, false);
         Self { socket, inbox, outbox, unwritten, is_ready, is_over, is_deaf }
     }
 
-    /// What to wait on; `reads` says whether there is place for more of the program's bytes.
+    /// What to wait on; `reads` tells whether there is room for more from the program.
     pub(super) fn source(&self, reads: bool) -> (BorrowedFd<'_>, PollFlags) {
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN, reads && !self.is_over);
@@ -121,7 +122,7 @@ impl Channel {
         (self.socket.as_fd(), flags)
     }
 
-    /// Whether the program is gone, or will send nothing more, before that was read.
+    /// Whether the program hung up, or shut down its sending side, and this was not read yet.
     pub(super) fn is_hung_up(&self) -> bool {
         let mut one = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         let is_ready = poll(&mut one, Some(&Timespec::default())).is_ok_and(|count| count > 0);
@@ -129,8 +130,8 @@ impl Channel {
         !self.is_over && is_ready && one[0].revents().intersects(gone)
     }
 
-    /// Reads all that a program which is gone has left, which the kernel bounds. Returns whether
-    /// there is a record of this kind in it.
+    /// Reads everything that a program which is gone has left; the kernel's buffer bounds that.
+    /// Returns whether a record of this kind is among it.
     pub(super) fn read_rest(&mut self, wanted: Kind) -> bool {
         while !self.is_over && self.read() {}
         let mut rest = &self.inbox[..];
@@ -152,29 +153,29 @@ impl Channel {
         self.is_ready
     }
 
-    /// Whether the program closed its end, and all that it said before was taken.
+    /// Whether the program closed its end and all its records were taken.
     pub(super) fn has_ended(&self) -> bool {
         self.is_over && self.record_bytes().is_none()
     }
 
-    /// Whether nothing more comes from the program.
+    /// Whether nothing more can be read from the program.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Bytes that the program has not read.
+    /// Bytes that were not written to the program yet.
     pub(super) fn unwritten(&self) -> usize {
         self.unwritten
     }
 
-    /// The length of the first record, if all of it is here.
+    /// Length of the first record's payload, if the record is complete.
     fn record_bytes(&self) -> Option<usize> {
         let length = self.inbox.get(1..HEAD_BYTES)?;
         let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
         (self.inbox.len() >= HEAD_BYTES + length).then_some(length)
     }
 
-    /// The next record of the program.
+    /// The next record of the program, if it is complete.
     pub(super) fn poll_record(&mut self) -> Option<(Kind, Bytes)> {
         loop {
             if let Some(length) = self.record_bytes() {
@@ -194,13 +195,13 @@ impl Channel {
         }
     }
 
-    /// The program does not speak as it should.
+    /// The program sent an invalid record.
     fn break_off(&mut self) {
         self.inbox.clear();
         self.is_over = true;
     }
 
-    /// Returns whether there was something.
+    /// Reads more from the program. Returns whether to try again.
     fn read(&mut self) -> bool {
         let filled = self.inbox.len();
         self.inbox.resize(filled + READ_BYTES, 0);
@@ -216,7 +217,7 @@ impl Channel {
         false
     }
 
-    /// Gives the program a record; once it has it, the block `settles` is its own.
+    /// Queues a record for the program; once it is written the program has the block `settles`.
     pub(super) fn put(&mut self, kind: Kind, parts: &[Bytes], settles: Option<BlockId>) {
         if self.is_deaf {
             return;
@@ -230,18 +231,18 @@ impl Channel {
         self.outbox.back_mut().expect("a head at least").settles = settles;
     }
 
-    /// The same with text or data that is written as JSON.
+    /// Queues a record with text or JSON.
     pub(super) fn say(&mut self, kind: Kind, what: impl Into<Vec<u8>>) {
         self.put(kind, &[Bytes::from(what.into())], None);
     }
 
-    /// Tells the program why there is no socket; what does not fit is lost.
+    /// Tells the program why it has no socket. What the kernel does not take at once is lost.
     pub(super) fn say_no(&mut self, cause: Cause, why: &str) {
         self.say(Kind::Reset, [&[cause as u8], why.as_bytes()].concat());
         self.write();
     }
 
-    /// Writes as far as that goes without waiting; gives the blocks that the program has now.
+    /// Writes as much as possible without blocking; returns the blocks that the program has now.
     pub(super) fn write(&mut self) -> Vec<BlockId> {
         let mut settled = Vec::new();
         while let Some(first) = self.outbox.front_mut() {

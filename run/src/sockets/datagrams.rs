@@ -21,18 +21,18 @@ use crate::blocks::{Kind as FlowKind, Office, Opening, front, random, read};
 
 /// Longest datagram, in bytes, as in UDP over IPv4.
 pub(super) const DATAGRAM_BYTES: usize = 65_507;
-/// Bytes of a flow that wait to go out.
+/// Most bytes of a flow that wait to go out.
 const WAITING_BYTES: usize = 1 << 20;
-/// Bytes that a program has not read.
+/// Most bytes that wait for a program to read them.
 const UNREAD_BYTES: usize = 1 << 20;
-/// Flows from here, and flows to here, at one time.
+/// Most flows from here, and most flows to here.
 const FLOWS: usize = 256;
-/// Records of a program that are taken in one turn.
+/// Most records of a program that are handled in one turn.
 const RECORDS: usize = 64;
 /// After this time without a datagram a flow is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A flow from here: whose it is, and whom it is for.
+/// The two ends of a flow from here.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Way {
     service: String,
@@ -47,16 +47,16 @@ struct Out {
     used: Instant,
 }
 
-/// A flow to here.
+/// A flow that arrives here.
 #[derive(Debug)]
 struct In {
     service: String,
     their_service: String,
-    /// What came of a datagram that is not whole.
+    /// The start of a datagram that is not complete.
     rest: BytesMut,
 }
 
-/// All of them.
+/// All sockets of datagrams, and their flows.
 #[derive(Debug, Default)]
 pub(super) struct Datagrams {
     ports: BTreeMap<String, Channel>,
@@ -101,12 +101,12 @@ impl Datagrams {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        // Those with which something is to be done wait for room, which no time brings.
+        // Flows in `todo` wait for room, which no timer brings.
         let outs = self.outs.iter().filter(|(local, _)| !self.todo.contains(local));
         outs.map(|(_, out)| out.batch.poll_timeout().unwrap_or(out.used + IDLE)).min()
     }
 
-    /// Gives a program a service of its own.
+    /// Binds a program to a service.
     pub(super) fn bind(&mut self, mut channel: Channel, service: String) -> Result<(), Refused> {
         if !is_service(&service) {
             return Err((channel, format!("'{service}' is no name for a service")));
@@ -120,7 +120,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// The first block of a flow came.
+    /// The first block of a flow arrived.
     pub(super) fn on_opening(
         &mut self,
         office: &Office,
@@ -146,7 +146,7 @@ impl Datagrams {
         self.give(office, delivery.id.flow, &bytes, counters);
     }
 
-    /// Another block of a flow came.
+    /// A further block of a flow arrived.
     pub(super) fn on_delivery(
         &mut self,
         office: &Office,
@@ -169,7 +169,7 @@ impl Datagrams {
         }
     }
 
-    /// Gives a program the datagrams that are whole.
+    /// Gives a program the complete datagrams.
     fn give(
         &mut self,
         office: &Office,
@@ -198,7 +198,7 @@ impl Datagrams {
         self.ready.insert(one.service.clone());
     }
 
-    /// The other end of a flow has a block, or refuses it.
+    /// The destination has a block of a flow, or refuses the flow.
     pub(super) fn on_arrived(
         &mut self,
         hop: &mut Hop,
@@ -210,7 +210,8 @@ impl Datagrams {
         out.batch.handle_arrived();
         self.todo.insert(local);
         if arrived.refusal.is_some() {
-            // Nobody is there, or its daemon began anew: the next datagram opens another flow.
+            // The service is not there, or its daemon was restarted: the next datagram opens a new
+            // flow.
             counters.datagrams_lost += 1;
             hop.abandon(arrived.id.flow);
             self.outs.remove(&local);
@@ -246,8 +247,8 @@ impl Datagrams {
         }
     }
 
-    /// Gives up the oldest of the flows that nobody writes any more and that have not arrived:
-    /// those to a node that is away would take the place of all others.
+    /// Gives up the oldest flow that was closed and has not arrived: flows to a node that is away
+    /// would take the place of all others.
     fn make_room(&mut self, office: &Office, hop: &mut Hop, counters: &mut SocketCounters) {
         let is_closing = |(_, out): &(&u32, &Out)| out.batch.is_finish_wanted();
         let oldest = self.outs.iter().filter(is_closing).min_by_key(|(_, out)| out.used);
@@ -275,7 +276,7 @@ impl Datagrams {
         }
     }
 
-    /// Takes what a program sends.
+    /// Handles the records of a program.
     fn take(
         &mut self,
         office: &Office,
@@ -286,7 +287,7 @@ impl Datagrams {
     ) {
         let Some(channel) = self.ports.get_mut(service) else { return };
         channel.write();
-        // A turn can open one flow: what would go in another one waits for the next turn.
+        // A turn can open only one flow: the datagram for a second one waits for the next turn.
         for _ in 0..RECORDS {
             let channel = self.ports.get_mut(service).filter(|_| spare.is_some());
             let Some((kind, payload)) = channel.and_then(Channel::poll_record) else { break };
@@ -320,7 +321,7 @@ impl Datagrams {
         }
     }
 
-    /// Returns whether the datagram goes out.
+    /// Queues a datagram. Returns whether it could.
     fn send(
         &mut self,
         office: &Office,
@@ -367,8 +368,8 @@ impl Datagrams {
     }
 }
 
-/// What stands before a datagram between a program and its daemon: the node and the service at its
-/// other end.
+/// What precedes a datagram between a program and its daemon: the node and the service at its other
+/// end.
 pub(super) fn address(node: &str, service: &str) -> Vec<u8> {
     let mut front = vec![node.len() as u8];
     front.extend_from_slice(node.as_bytes());
@@ -377,7 +378,7 @@ pub(super) fn address(node: &str, service: &str) -> Vec<u8> {
     front
 }
 
-/// The node, the service and the bytes of a datagram; nothing if it is none.
+/// The node, the service and the bytes of a datagram; `None` if the record is invalid.
 pub(super) fn split(mut record: Bytes) -> Option<(String, String, Bytes)> {
     let mut word = || {
         let length = usize::from(*record.first()?);

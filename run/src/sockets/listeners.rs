@@ -1,4 +1,4 @@
-//! Programs that take connections, one for each service.
+//! Programs that listen for streams or blocks, one for each service.
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -15,12 +15,12 @@ pub(super) enum Purpose {
     Blocks,
 }
 
-/// The programs, by their services.
+/// The listening programs, by their services.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     all: BTreeMap<(Purpose, String), Channel>,
     is_called: bool,
-    /// Whether one came since this was last asked.
+    /// Whether one was added since this was last asked.
     is_new: bool,
     refused: Vec<(Purpose, String)>,
 }
@@ -52,9 +52,9 @@ impl Listeners {
         self.is_called
     }
 
-    /// Hears of what comes for a service from now on.
+    /// Makes a program the listener for a service.
     ///
-    /// Fails if another program does, or there can be no such service.
+    /// Fails if another program is, or the name of the service is not valid.
     pub(super) fn add(
         &mut self,
         mut channel: Channel,
@@ -64,7 +64,7 @@ impl Listeners {
         if !is_service(service) {
             return Err((channel, format!("'{service}' is no name for a service")));
         }
-        // One whose program has ended is not there any more.
+        // A listener that has ended must not count.
         self.turn();
         let key = (purpose, service.to_owned());
         if self.all.contains_key(&key) {
@@ -85,17 +85,17 @@ impl Listeners {
         self.all.get_mut(&(purpose, service.to_owned()))
     }
 
-    /// Whether a program listens that did not when this was last asked.
+    /// Whether a listener was added since this was last asked.
     pub(super) fn take_new(&mut self) -> bool {
         std::mem::take(&mut self.is_new)
     }
 
-    /// The connections that programs have refused since this was last asked.
+    /// The streams and flows that listeners refused since this was last asked.
     pub(super) fn take_refused(&mut self) -> Vec<(Purpose, String)> {
         std::mem::take(&mut self.refused)
     }
 
-    /// Gives programs what they are to hear, and takes what they say.
+    /// Writes waiting records to the listeners, and reads theirs.
     pub(super) fn turn(&mut self) {
         self.is_called = false;
         for ((purpose, _), channel) in &mut self.all {

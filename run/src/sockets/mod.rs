@@ -55,7 +55,7 @@ use self::streams::{Refused, Streams};
 use crate::blocks::{Coming, Consignment, Done, Kind as FlowKind, Office, kind_of};
 use crate::files::OutgoingStatus;
 
-/// Sockets at one time.
+/// Most sockets at one time.
 const SOCKETS: usize = 1_024;
 /// Longest name of a service, in bytes.
 const SERVICE_BYTES: usize = 64;
@@ -71,69 +71,69 @@ pub enum Wish {
         /// The service.
         service: String,
     },
-    /// To hear of streams to a service of this node.
+    /// Listen for streams to a service of this node.
     Listen {
         /// The service.
         service: String,
     },
-    /// A stream that a listener heard of.
+    /// Accept a stream that a listener was told of.
     Accept {
-        /// Its number.
+        /// Number of the stream.
         id: u32,
     },
-    /// To send blocks to a service of a node, or to go on with that.
+    /// Send blocks to a service of a node, or continue to.
     SendBlocks {
         /// The node.
         to: String,
         /// The service.
         service: String,
-        /// What the program calls them.
+        /// The program's name for the flow.
         name: String,
     },
-    /// To send a file of which the length is not known, or to go on with that.
+    /// Send a file whose length is not known yet, or continue to.
     Push {
         /// The node.
         to: String,
-        /// Name of the file there.
+        /// Name of the file at its destination.
         file: String,
-        /// What the program calls it.
+        /// The program's name for the flow.
         name: String,
     },
-    /// To hear of blocks for a service of this node.
+    /// Listen for flows of blocks to a service of this node.
     ListenBlocks {
         /// The service.
         service: String,
     },
-    /// To send datagrams, and to receive those for a service of this node.
+    /// Send datagrams, and receive those for a service of this node.
     Bind {
         /// The service.
         service: String,
     },
-    /// Blocks that a listener heard of.
+    /// Take a flow of blocks that a listener was told of.
     TakeBlocks {
-        /// What they are called here.
+        /// Id of the flow at this node.
         id: String,
     },
 }
 
-/// What a daemon knows of its sockets.
+/// State of a daemon's sockets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SocketsStatus {
-    /// Sockets that there may be at most.
+    /// Most sockets at one time.
     pub limit: usize,
-    /// Services that programs here listen for.
+    /// Services that programs here listen for, or are bound to.
     pub listening: Vec<String>,
     /// Streams.
     pub streams: Vec<StreamStatus>,
-    /// Flows of blocks that programs here send.
+    /// Flows of blocks that programs here send, and that are not finished.
     pub sending: Vec<Sending>,
-    /// Flows of blocks for programs here.
+    /// Flows of blocks for programs here that are not finished.
     pub receiving: Vec<Receiving>,
-    /// What was counted.
+    /// The counters.
     pub counters: SocketCounters,
 }
 
-/// A stream.
+/// One end of a stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamStatus {
     /// Its number here.
@@ -142,39 +142,40 @@ pub struct StreamStatus {
     pub peer: String,
     /// The service.
     pub service: String,
-    /// How it stands: "opening", "offered", "open" or "leaving".
+    /// Its state: "opening", "offered", "open" or "leaving".
     pub state: String,
-    /// Bytes of the program here that went out.
+    /// Bytes that were read from the program here.
     pub sent: u64,
-    /// Bytes that the program here was given.
+    /// Bytes that were given to the program here.
     pub received: u64,
 }
 
-/// What was counted of sockets since the daemon began.
+/// Counters of sockets since the daemon began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketCounters {
-    /// Streams that were connected, from here and from elsewhere.
+    /// Streams that were opened, from here and from elsewhere.
     pub opened: u64,
-    /// Streams that nobody here took.
+    /// Streams from elsewhere that were refused: no program listened, or too many were waiting.
     pub refused: u64,
-    /// Streams that did not end as their programs wanted.
+    /// Streams that ended otherwise than their programs wanted.
     pub reset: u64,
-    /// Those of them whose other end was silent for too long.
+    /// Of `reset`: the other end was silent for too long, or no program here accepted the stream in
+    /// time.
     pub silent: u64,
-    /// Those of them whose program here read nothing while others needed the memory.
+    /// Of `reset`: the program here did not read while others needed the memory.
     pub unread: u64,
-    /// Requests of programs that were refused because there were too many sockets.
+    /// Requests that were refused because there were too many sockets.
     pub over_limit: u64,
-    /// Datagrams of programs that went out.
+    /// Datagrams that were accepted from programs.
     pub datagrams_sent: u64,
-    /// Datagrams that programs were given.
+    /// Datagrams that were given to programs.
     pub datagrams_received: u64,
-    /// Datagrams for which there was no room or no receiver, as far as that is known; a flow that
-    /// was refused counts once.
+    /// Datagrams that are known to be lost, for lack of room or of a receiver; a flow that was
+    /// refused or given up counts once.
     pub datagrams_lost: u64,
-    /// Bytes of streams that went out.
+    /// Bytes of streams that were read from programs.
     pub bytes_sent: u64,
-    /// Bytes of streams that programs were given.
+    /// Bytes of streams that were given to programs.
     pub bytes_received: u64,
 }
 
@@ -189,7 +190,8 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Goes on with these flows of blocks, of which node `node` has `kept` those that are not over.
+    /// Continues these flows of blocks. The store at this node, `node`, still has the blocks
+    /// `kept`.
     pub(crate) fn build(
         config: &HopConfig,
         (node, kept): (NodeId, &BTreeSet<BlockId>),
@@ -206,16 +208,16 @@ impl Sockets {
         }
     }
 
-    /// What to wait on.
+    /// Descriptors to wait on.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let all = self.listeners.sources().chain(self.streams.sources());
         let all = all.chain(self.senders.sources()).chain(self.receivers.sources());
         let all = all.chain(self.datagrams.sources());
-        // The end of a program that nothing is wanted of would wake the loop for ever.
+        // Polled without events, a program that hangs up would still wake the loop, for ever.
         all.filter(|(_, flags)| !flags.is_empty())
     }
 
-    /// Which of those are ready, in their order.
+    /// Notes which of the sources are ready; in the same order.
     pub(crate) fn set_ready(&mut self, ready: &[bool]) {
         let mut ready = ready.iter().copied();
         self.listeners.set_ready(&mut ready);
@@ -245,19 +247,18 @@ impl Sockets {
             || self.poll_timeout().is_some_and(|due| due <= now)
     }
 
-    /// Whether a flow from elsewhere belongs to a socket.
+    /// Whether a flow from another node belongs to a socket.
     pub(crate) fn has(&self, flow: FlowKey) -> bool {
         self.streams.has(flow) || self.receivers.has(flow) || self.datagrams.has(flow)
     }
 
-    /// Whether a flow from here with this number does.
+    /// Whether the flow with this number from this node belongs to a socket.
     pub(crate) fn has_local(&self, local: u32) -> bool {
         let is_stream = self.streams.has_local(local);
         is_stream || self.senders.has_local(local) || self.datagrams.has_local(local)
     }
 
-    /// Moves bytes between programs and the machine; `spare` is a number for a flow that it may
-    /// make.
+    /// Moves bytes between programs and the machine. `spare` is a number for one new flow.
     pub(crate) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop, spare: u32) {
         self.listeners.turn();
         for (purpose, id) in self.listeners.take_refused() {
@@ -272,7 +273,7 @@ impl Sockets {
         self.datagrams.turn(office, now, hop, Some(spare), &mut self.counters);
     }
 
-    /// The clerk has done something with a block of a program.
+    /// The clerk is done with a block of a program.
     pub(crate) fn on_done(&mut self, office: &Office, now: Instant, hop: &mut Hop, done: Done) {
         match done {
             Done::Held(whole) => self.senders.on_held(office, now, hop, whole),
@@ -285,19 +286,20 @@ impl Sockets {
         }
     }
 
-    /// Nodes that are silent and that no stream can ask whether they are there.
+    /// Silent nodes that must be asked whether they are there, as no stream can ask them.
     pub(crate) fn take_silent(&mut self) -> BTreeSet<NodeId> {
         self.streams.take_silent()
     }
 
-    /// Streams and files that were given up here, for those at their other ends.
+    /// Streams and files that were given up here, to be reported to their other ends.
     pub(crate) fn take_given_up(&mut self) -> Vec<(NodeId, Consignment)> {
         let mut given_up = self.streams.take_given_up();
         given_up.extend(self.senders.take_given_up());
         given_up
     }
 
-    /// A node has given up a flow. Returns whether it is that of a stream or of blocks here.
+    /// The node at the other end gave up a flow. Returns whether it is a stream or a flow of blocks
+    /// that is known here.
     pub(crate) fn on_given_up(
         &mut self,
         office: &Office,
@@ -309,22 +311,22 @@ impl Sockets {
             || self.receivers.on_given_up(office, now, hop, given_up)
     }
 
-    /// Blocks of programs that come here.
+    /// The flows of blocks that are still coming in.
     pub(crate) fn coming(&self) -> impl Iterator<Item = Coming> {
         self.receivers.coming()
     }
 
-    /// Whether these blocks of a program are sent from here, or were.
+    /// Whether this node sends, or sent, this flow of blocks.
     pub(crate) fn sends(&self, what: Consignment) -> bool {
         self.senders.sends(what)
     }
 
-    /// A node is there.
+    /// A node answered that it is there.
     pub(crate) fn on_there(&mut self, now: Instant, node: NodeId) {
         self.streams.on_there(now, node);
     }
 
-    /// Gives up blocks that a program here sends; nothing if there are none.
+    /// Gives up a flow of blocks that a program here sends; `None` if there is no such flow.
     pub(crate) fn cancel(
         &mut self,
         office: &Office,
@@ -336,7 +338,7 @@ impl Sockets {
         Some(cancelled)
     }
 
-    /// The other end of a flow has a block, or refuses the flow.
+    /// The destination has a block from here, or refuses its flow.
     pub(crate) fn on_arrived(
         &mut self,
         office: &Office,
@@ -353,7 +355,7 @@ impl Sockets {
         }
     }
 
-    /// A block came; `local` is a number for a socket that it may make.
+    /// A block arrived; `local` is a number for a socket that it may open.
     pub(crate) fn on_delivery(
         &mut self,
         office: &Office,
@@ -384,7 +386,7 @@ impl Sockets {
         }
     }
 
-    /// Makes the connection of a program a socket, with the number `local` if it needs one.
+    /// Turns the connection of a program into a socket, with the number `local` if it needs one.
     pub(crate) fn open(
         &mut self,
         office: &Office,
@@ -449,7 +451,7 @@ impl Sockets {
         }
     }
 
-    /// Files that are pushed from here and not over.
+    /// Files that are being pushed from here.
     pub(crate) fn pushed(&self, office: &Office) -> impl Iterator<Item = OutgoingStatus> {
         self.senders.pushed(office)
     }
@@ -468,12 +470,12 @@ impl Sockets {
     }
 }
 
-/// Tells a program that there is no socket for it.
+/// Tells a program why it gets no socket.
 pub(crate) fn refuse(program: UnixStream, why: &str) {
     Channel::new(program, &[]).say_no(Cause::Refused, why);
 }
 
-/// What a listener is told of a stream that somebody wants.
+/// The message to a listener about a new stream.
 fn offer(id: u32, from: &str) -> Vec<u8> {
     serde_json::json!({ "id": id, "from": from }).to_string().into_bytes()
 }

@@ -19,51 +19,51 @@ use super::streams::Refused;
 use crate::blocks::{Coming, Consignment, Kind as FlowKind, Office, Opening, Task, read};
 use crate::files::State;
 
-/// Blocks of a flow that are kept for its program.
+/// Most blocks of a flow that are stored for its program.
 const KEPT: u32 = 8;
-/// Blocks that a program is given and has not confirmed.
+/// Most blocks that a program has been given and has not confirmed.
 const GIVEN: u32 = 2;
 /// How long a new flow waits for a program that listens for it.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// New flows that wait.
+/// Most new flows that wait for a listener.
 const WAITING: usize = 64;
 /// Flows that are kept, those that are over included.
 const FLOWS: usize = 1_024;
 
-/// One of them.
+/// A flow of blocks for a program here.
 struct Receiver {
     record: Receiving,
     channel: Option<Channel>,
-    /// Number of the block that the program is given next.
+    /// Number of the block that the program is given next, among all of the flow.
     given: u32,
-    /// Blocks that the program has confirmed before others.
+    /// Blocks that the program confirmed before an earlier one.
     early: BTreeSet<u32>,
-    /// Whether the clerk fetches that one.
+    /// Whether the clerk is reading block `given`.
     is_fetching: bool,
-    /// Blocks that came and are not in the store.
+    /// Blocks that arrived and are not stored yet.
     held: VecDeque<Delivery>,
-    /// Whether the clerk writes one.
+    /// Whether the clerk is storing one of them.
     is_writing: bool,
 }
 
-/// All of them.
+/// All flows of blocks for programs here.
 #[derive(Default)]
 pub(super) struct Receivers {
     all: BTreeMap<FlowKey, Receiver>,
     todo: BTreeSet<FlowKey>,
-    /// Flows that nobody listens for yet.
+    /// Flows that no program listens for yet.
     waiting: Vec<Unclaimed>,
-    /// Flows that were over so far.
+    /// How many flows have finished so far.
     over: u64,
 }
 
-/// A new flow, until a program listens for it.
+/// A new flow that waits for a program that listens for it.
 struct Unclaimed {
     since: Instant,
     first: Delivery,
-    /// What came behind it, in its order.
+    /// The blocks after the first, in order.
     more: Vec<Delivery>,
-    /// What its sender calls it when it gives it up.
+    /// The number by which its sender names it when giving it up.
     nonce: u64,
 }
 
@@ -75,13 +75,13 @@ impl Receivers {
         Self { all, over, ..Self::default() }
     }
 
-    /// Those that a program has. Others are not of this node's making, and have a limit of their
-    /// own.
+    /// Flows that a program has taken. The others were opened by other nodes, and are limited by
+    /// `FLOWS`.
     pub(super) fn count(&self) -> usize {
         self.all.values().filter(|one| one.channel.is_some()).count()
     }
 
-    /// The flows of which more is to come.
+    /// The flows of which more blocks are to come.
     pub(super) fn coming(&self) -> impl Iterator<Item = Coming> {
         let records = self.all.values().map(|one| &one.record);
         let moving = records.filter(|record| {
@@ -116,7 +116,7 @@ impl Receivers {
         self.waiting.iter().map(|one| one.since + PATIENCE).min()
     }
 
-    /// The first block of a flow came.
+    /// The first block of a flow arrived.
     pub(super) fn on_opening(
         &mut self,
         office: &Office,
@@ -137,7 +137,7 @@ impl Receivers {
             return hop.refuse(now, delivery.id, Refusal::Unusable);
         };
         if let Some(old) = self.all.remove(&flow) {
-            // Its source has begun anew under the old number.
+            // The source was restarted and uses the number again.
             office.ask(Task::ForgetReceiving(Box::new(old.record)));
         }
         self.waiting.retain(|one| !one.is_of(flow));
@@ -165,7 +165,7 @@ impl Receivers {
         self.todo.insert(flow);
     }
 
-    /// Another block of a flow came.
+    /// A further block of a flow arrived.
     pub(super) fn on_delivery(&mut self, now: Instant, hop: &mut Hop, delivery: Delivery) {
         let flow = delivery.id.flow;
         if let Some(unclaimed) = self.waiting.iter_mut().find(|one| one.is_of(flow)) {
@@ -180,7 +180,7 @@ impl Receivers {
         }
     }
 
-    /// What a new listener is told: the flows of its service that no program has.
+    /// Messages for a new listener: the flows of its service that no program has taken.
     pub(super) fn offers(&self, office: &Office, service: &str) -> Vec<Vec<u8>> {
         let is_one = |one: &&Receiver| {
             let is_open = one.record.state == State::Moving && one.record.next > 0;
@@ -189,7 +189,7 @@ impl Receivers {
         self.all.values().filter(is_one).map(|one| one.offer(office)).collect()
     }
 
-    /// Gives a program a flow; another one that had it loses it.
+    /// Gives a flow to a program, and takes it from the one that had it.
     pub(super) fn accept(&mut self, mut channel: Channel, id: &str) -> Result<(), Refused> {
         let found = self.all.iter_mut().find(|(_, one)| one.record.id() == id);
         let found = found.filter(|(_, one)| one.record.state == State::Moving);
@@ -230,7 +230,7 @@ impl Receivers {
         }
     }
 
-    /// A block is in the store.
+    /// A block was stored.
     pub(super) fn on_kept(
         &mut self,
         office: &Office,
@@ -251,7 +251,7 @@ impl Receivers {
         }
     }
 
-    /// A block was read from the store; nothing if it is not there.
+    /// A block was read from the store; `None` if that failed.
     pub(super) fn on_fetched(&mut self, id: BlockId, block: Option<Bytes>) {
         let Some(receiver) = self.all.get_mut(&id.flow) else { return };
         receiver.is_fetching = false;
@@ -260,7 +260,7 @@ impl Receivers {
             return;
         }
         let Some(block) = block else {
-            // Asked for again at once it would be gone again.
+            // If it were asked for again at once, reading would fail again.
             if let Some(mut channel) = receiver.channel.take() {
                 channel.say_no(Cause::Broken, "the daemon cannot read a block; its log says why");
             }
@@ -273,7 +273,7 @@ impl Receivers {
         }
     }
 
-    /// A listener does not want a flow.
+    /// A listener refuses a flow.
     pub(super) fn refuse(&mut self, office: &Office, now: Instant, hop: &mut Hop, id: &str) {
         let found =
             self.all.values().find(|one| one.record.id() == id).map(|one| one.record.flow());
@@ -285,7 +285,7 @@ impl Receivers {
         }
     }
 
-    /// The source of a flow has given it up. Returns whether there is such a flow.
+    /// The source of a flow gave it up. Returns whether the flow is known.
     pub(super) fn on_given_up(
         &mut self,
         office: &Office,
@@ -315,8 +315,9 @@ impl Receivers {
         true
     }
 
-    /// Of the last flows that are over something is kept, so that their sources can be told again,
-    /// and of those that their sources gave up what no program has fetched.
+    /// Forgets the oldest finished flows. Half of `FLOWS` are remembered, so that their sources can
+    /// be answered again. Flows that their sources gave up and that no program has taken count as
+    /// finished.
     fn forget_old(&mut self, office: &Office) {
         let is_over = |one: &&Receiver| {
             one.record.state != State::Moving || (one.record.is_cut && one.channel.is_none())
@@ -332,7 +333,7 @@ impl Receivers {
         }
     }
 
-    /// All flows that are not over.
+    /// All flows that are not finished.
     pub(super) fn moving(&self) -> impl Iterator<Item = &Receiving> {
         let records = self.all.values().map(|receiver| &receiver.record);
         records.filter(|record| record.state == State::Moving)
@@ -358,7 +359,7 @@ impl Receiver {
         }
     }
 
-    /// No more comes of it. Returns whether there is something for a program, which gets that.
+    /// Ends the flow at what is stored. Returns whether a program is still to get something of it.
     fn cut(&mut self, office: &Office, over: u64) -> bool {
         self.held.clear();
         (self.record.is_cut, self.record.over) = (true, over);
@@ -373,14 +374,14 @@ impl Receiver {
         is_wanted
     }
 
-    /// What a listener is told of it.
+    /// The message to a listener about this flow.
     fn offer(&self, office: &Office) -> Vec<u8> {
         let (id, name) = (self.record.id(), &self.record.name);
         let from = office.name(self.record.source);
         serde_json::json!({ "id": id, "from": from, "name": name }).to_string().into_bytes()
     }
 
-    /// Moves what can be moved; `over` counts flows that are over.
+    /// Moves blocks as far as possible; `over` counts finished flows.
     fn move_blocks(&mut self, office: &Office, over: &mut u64) {
         self.hear(office);
         let is_full = self.record.next >= self.record.confirmed + KEPT;
@@ -393,7 +394,7 @@ impl Receiver {
             self.is_writing = true;
             office.ask(Task::Letter(Box::new((delivery, self.record.clone()))));
         }
-        // What is being written is not there yet.
+        // A block that is still being written cannot be read.
         let there = self.record.end().min(self.record.next - u32::from(self.is_writing));
         let may_give = self.given < there && self.given < self.record.confirmed + GIVEN;
         if self.channel.is_some() && !self.is_fetching && may_give {
@@ -407,7 +408,7 @@ impl Receiver {
         self.end_if_all(office, over);
     }
 
-    /// Takes what the program says.
+    /// Handles the program's records.
     fn hear(&mut self, office: &Office) {
         let Some(channel) = &mut self.channel else { return };
         while let Some((kind, mut payload)) = channel.poll_record() {
@@ -418,7 +419,7 @@ impl Receiver {
             if (self.record.confirmed..self.given).contains(&number) {
                 self.early.insert(number);
             }
-            // Only of all before a block can be written down that the program has them.
+            // Confirmations are written down only in order.
             while self.early.remove(&self.record.confirmed) {
                 let number = self.record.confirmed;
                 self.record.confirmed += 1;
@@ -432,7 +433,7 @@ impl Receiver {
         }
     }
 
-    /// Tells the program once it has all.
+    /// Tells the program once it has everything.
     fn end_if_all(&mut self, office: &Office, over: &mut u64) {
         let is_all = (self.record.is_finished || self.record.is_cut) && !self.is_writing;
         if !is_all || self.record.confirmed < self.record.end() {
@@ -477,7 +478,7 @@ mod tests {
         }
     }
 
-    /// The daemon's end of a program that says this, and the program's.
+    /// The daemon's end of a program that sends `says`, and the program's end.
     fn program(says: &[u8]) -> (Channel, UnixStream) {
         let (socket, program) = UnixStream::pair().expect("two sockets");
         socket.set_nonblocking(true).expect("it can be");

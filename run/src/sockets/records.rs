@@ -1,4 +1,4 @@
-//! What is written down of blocks of programs, so that they survive the daemon.
+//! Records of flows of blocks, on disk so that the flows survive the daemon.
 
 use farhop_proto::base::NodeId;
 use farhop_proto::wire::hop::FlowKey;
@@ -6,93 +6,95 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::State;
 
-/// Blocks that a program here sends.
+/// A flow of blocks that a program here sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sending {
-    /// Number of their flow at this node.
+    /// Number of the flow at this node.
     pub local: u32,
     /// The destination.
     pub to: NodeId,
     /// The service there; empty for a file.
     pub service: String,
-    /// What the program calls the flow: by this it goes on after either of them began anew.
+    /// The program's name for the flow. By it a restarted program continues.
     pub name: String,
-    /// The name of the file there, if it is one. Earlier versions did not write it down.
+    /// Name of the file at its destination; `None` for blocks, and in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_name: Option<String>,
-    /// What tells the flow from others of its number, as its first block says. Earlier versions
-    /// wrote it down of files alone.
+    /// Tells the flow from others with the same number; it is in the first block. Earlier versions
+    /// recorded it only for files.
     #[serde(default, alias = "file", skip_serializing_if = "Option::is_none")]
     pub nonce: Option<u64>,
-    /// Blocks that were taken of the program, with the first one, which is ours.
+    /// Number of blocks that were taken, including the first, which is the daemon's.
     pub taken: u32,
-    /// Those that the destination has, with ours; all before this one.
+    /// Number of the blocks before the first that the destination does not have, including the
+    /// daemon's.
     pub arrived: u32,
-    /// Whether the last of those taken ends the flow.
+    /// Whether the last block taken ends the flow.
     pub is_finished: bool,
-    /// How they stand.
+    /// State of the flow.
     pub state: State,
-    /// Once they are over: how many flows were before them, which are forgotten first.
+    /// Of a finished flow: how many finished before it. The lowest are forgotten first.
     #[serde(default)]
     pub over: u64,
 }
 
-/// Blocks for a program here.
+/// A flow of blocks for a program here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receiving {
-    /// The node that sends them.
+    /// The source node.
     pub source: NodeId,
-    /// Number of their flow there.
+    /// Number of the flow at the source.
     pub local: u32,
-    /// Checksum of the first block, which tells it from other flows of that number.
+    /// Checksum of the first block, which tells the flow from others with the same number.
     pub opened: u32,
-    /// What its sender calls the flow when it gives it up.
+    /// The number by which its sender names the flow when giving it up.
     #[serde(default)]
     pub nonce: u64,
     /// The service.
     pub service: String,
-    /// What the sender calls the flow.
+    /// The sender's name for the flow.
     pub name: String,
-    /// Number of the block that is next.
+    /// Number of the next block.
     pub next: u32,
-    /// Blocks that the program has confirmed, with the first one, which is not its.
+    /// Number of blocks that the program has confirmed, including the first, which is not the
+    /// program's.
     pub confirmed: u32,
-    /// Whether the last one came; it has no bytes of the program.
+    /// Whether the last block arrived; it has no bytes of the program.
     pub is_finished: bool,
-    /// Whether the sender gave the flow up: what came of it is for the program, and no more comes.
+    /// Whether the sender gave the flow up: the program still gets the blocks that arrived.
     #[serde(default)]
     pub is_cut: bool,
-    /// How they stand: `Fetched` once the program has all.
+    /// State of the flow: `Fetched` once the program has everything.
     pub state: State,
-    /// Once they are over: how many flows were before them, which are forgotten first.
+    /// Of a finished flow: how many finished before it. The lowest are forgotten first.
     #[serde(default)]
     pub over: u64,
 }
 
 impl Sending {
-    /// Whether they are a file, which a program pushes.
+    /// Whether it is a file that a program pushes.
     pub(super) fn is_file(&self) -> bool {
         self.service.is_empty()
     }
 
-    /// Blocks of the program that were taken.
+    /// Number of the program's blocks that were taken.
     pub(super) fn program_blocks(&self) -> u32 {
         self.taken.saturating_sub(1 + u32::from(self.is_finished))
     }
 }
 
 impl Receiving {
-    /// Their flow.
+    /// The key of the flow.
     pub fn flow(&self) -> FlowKey {
         FlowKey { source: self.source, local: self.local }
     }
 
-    /// What the flow is called here, among all that came.
+    /// Id of the flow at this node.
     pub fn id(&self) -> String {
         format!("{}-{}-{:08x}", self.source.0, self.local, self.opened)
     }
 
-    /// Number of the first block that is not of the program any more.
+    /// Number after the last block that is for the program, so far.
     pub(super) fn end(&self) -> u32 {
         self.next - u32::from(self.is_finished)
     }

@@ -20,44 +20,44 @@ use super::streams::Refused;
 use crate::blocks::{Consignment, Kind as FlowKind, Office, Opening, Task, front, random};
 use crate::files::{FileInfo, OutgoingStatus, State, wrong_name};
 
-/// Flows that are over and remembered, so that their programs hear of it.
+/// How many finished flows are remembered, so that their programs can learn the outcome.
 const REMEMBERED: usize = 1_024;
 
-/// How long a file that is pushed waits for its program, which nobody but itself can go on with:
-/// it comes back at once if it is still there, also where the daemon began anew.
+/// How long a pushed file waits for its program to come back. Nobody else can continue it, and a
+/// program that still runs comes back at once, also after its daemon was restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of a block at most, however long those of files may be.
+/// Most bytes of a block here, even if blocks of files may be longer.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// One of them.
+/// A flow of blocks that a program here sends.
 struct Sender {
     record: Sending,
     channel: Option<Channel>,
     /// Whether the clerk has a block of it.
     is_writing: bool,
-    /// A block of the program that waits for the machine to have room.
+    /// A block of the program for which the machine has no room yet, and whether it is the last.
     waiting: Option<(Bytes, bool)>,
-    /// Blocks that arrived before others.
+    /// Blocks that arrived before an earlier one.
     early: BTreeSet<u32>,
 }
 
-/// All of them.
+/// All flows of blocks that programs here send.
 #[derive(Default)]
 pub(super) struct Senders {
     all: BTreeMap<u32, Sender>,
     todo: BTreeSet<u32>,
-    /// Flows that were over so far.
+    /// How many flows have finished so far.
     over: u64,
-    /// Files of which the program is gone before their end, and since when.
+    /// Files whose program left before their end, and when it left.
     left: BTreeMap<u32, Instant>,
-    /// Files that were given up for that.
+    /// Flows that were given up here, to be reported to their destinations.
     given_up: Vec<(NodeId, Consignment)>,
 }
 
-/// A flow that its program gave up.
+/// A flow that was cancelled.
 pub(crate) struct Cancelled {
-    /// Where it went, and what it is known by there, if that is known.
+    /// Its destination, and its name there; `None` if the name is not known.
     pub(crate) told: Option<(NodeId, Consignment)>,
 }
 
@@ -66,13 +66,13 @@ pub(super) struct Wanted<'a> {
     pub(super) to: &'a str,
     pub(super) service: &'a str,
     pub(super) name: &'a str,
-    /// The name of a file there, if it is one.
+    /// Name of the file at its destination; `None` for blocks.
     pub(super) file: Option<&'a str>,
 }
 
 impl Senders {
-    /// Goes on with these flows. A block that was taken and is not among those that are `kept`
-    /// has arrived, perhaps before others.
+    /// Continues these flows. A block that was taken and is not among those that are `kept` has
+    /// arrived, perhaps before an earlier one.
     pub(super) fn build(records: Vec<Sending>, node: NodeId, kept: &BTreeSet<BlockId>) -> Self {
         let sender = |record: Sending| {
             let (channel, is_writing, waiting) = (None, false, None);
@@ -91,7 +91,7 @@ impl Senders {
         self.all.values().filter(|sender| sender.record.state == State::Moving).count()
     }
 
-    /// Whether there are blocks of this name. Records of earlier versions do not tell it.
+    /// Whether there is such a flow. Earlier versions did not record the nonce: then any matches.
     pub(super) fn sends(&self, what: Consignment) -> bool {
         let is_it = |sender: &Sender| sender.record.nonce.is_none_or(|nonce| nonce == what.nonce);
         self.all.get(&what.local).is_some_and(is_it)
@@ -125,7 +125,7 @@ impl Senders {
         self.left.values().min().map(|since| *since + PATIENCE)
     }
 
-    /// Opens a flow for a program, or goes on with the one of that name.
+    /// Opens a flow for a program, or continues the one of that name.
     pub(super) fn open(
         &mut self,
         office: &Office,
@@ -185,7 +185,7 @@ impl Senders {
         office.ask(Task::ForgetSending(local));
     }
 
-    /// Of flows that are over the last ones are remembered.
+    /// Forgets the oldest finished flows.
     fn forget_old(&mut self, office: &Office) {
         let records = self.all.values().map(|sender| &sender.record);
         let over = records.filter(|record| record.state != State::Moving);
@@ -195,7 +195,7 @@ impl Senders {
         over.into_iter().take(surplus).for_each(|(_, local)| self.forget(office, local));
     }
 
-    /// Moves blocks of programs to the clerk.
+    /// Moves blocks from programs to the clerk.
     pub(super) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop) {
         for local in std::mem::take(&mut self.todo) {
             let Some(sender) = self.all.get_mut(&local) else { continue };
@@ -215,12 +215,12 @@ impl Senders {
         }
     }
 
-    /// Files that were given up because their programs are gone, for their destinations.
+    /// Flows that were given up here, to be reported to their destinations.
     pub(super) fn take_given_up(&mut self) -> Vec<(NodeId, Consignment)> {
         std::mem::take(&mut self.given_up)
     }
 
-    /// A block is in the store: it goes its way.
+    /// A block was stored: hands it to the machine.
     pub(super) fn on_held(&mut self, office: &Office, now: Instant, hop: &mut Hop, whole: Whole) {
         let (local, number) = (whole.id.flow.local, whole.id.number);
         let is_last = whole.shape.finishes;
@@ -241,7 +241,7 @@ impl Senders {
         self.todo.insert(local);
     }
 
-    /// A block cannot be kept: the program hears so, and may try again.
+    /// A block could not be stored: the program is told, and may try again.
     pub(super) fn on_not_held(&mut self, office: &Office, hop: &mut Hop, local: u32) {
         hop.release(office.flow(local));
         let Some(sender) = self.all.get_mut(&local) else { return };
@@ -291,7 +291,7 @@ impl Senders {
         self.todo.insert(local);
     }
 
-    /// Gives up a flow; its program hears why.
+    /// Gives up a flow and tells its program why.
     pub(super) fn fail(&mut self, office: &Office, hop: &mut Hop, local: u32, why: String) {
         let Some(sender) = self.all.get_mut(&local) else { return };
         let flow = office.flow(local);
@@ -308,23 +308,23 @@ impl Senders {
         }
     }
 
-    /// What there is to say of a flow that is under way once it is given up.
+    /// The record to report if this flow is given up; `None` if it is finished.
     pub(super) fn under_way(&self, local: u32) -> Option<Cancelled> {
         let record = &self.all.get(&local)?.record;
         let told = record.nonce.map(|nonce| (record.to, Consignment { local, nonce }));
         (record.state == State::Moving).then_some(Cancelled { told })
     }
 
-    /// All flows that are not over.
+    /// All flows that are not finished.
     pub(super) fn moving(&self) -> impl Iterator<Item = &Sending> {
         let records = self.all.values().map(|sender| &sender.record);
         records.filter(|record| record.state == State::Moving)
     }
 
-    /// Files that are pushed and not over. Of their bytes whole blocks are counted.
+    /// Files that are being pushed; their bytes are counted in whole blocks.
     pub(super) fn pushed(&self, office: &Office) -> impl Iterator<Item = OutgoingStatus> {
         let most = most_bytes(office) as u64;
-        // The first block is ours.
+        // The first block has no bytes of the file.
         let bytes = move |blocks: u32| u64::from(blocks.saturating_sub(1)) * most;
         let pushed = self.moving().filter(|record| record.is_file());
         pushed.map(move |record| OutgoingStatus {
@@ -356,13 +356,13 @@ impl Sender {
         self.record.is_file() && is_moving && self.channel.is_none() && !is_all
     }
 
-    /// Whether more of the program can be taken.
+    /// Whether another record of the program can be taken.
     fn reads(&self) -> bool {
         !self.is_writing && self.waiting.is_none()
     }
 
-    /// Gives the clerk the next block once the machine has room for it. Returns whether it waits
-    /// for that.
+    /// Gives the clerk the next block once the machine has room for it. Returns whether the block
+    /// waits for room.
     fn move_blocks(&mut self, office: &Office, now: Instant, hop: &mut Hop) -> bool {
         if let Some(channel) = &mut self.channel {
             channel.write();
@@ -391,7 +391,7 @@ impl Sender {
         false
     }
 
-    /// Takes the next block of the program.
+    /// Takes the next block from the program.
     fn take(&mut self, office: &Office) {
         let Some(channel) = &mut self.channel else { return };
         let Some((kind, mut payload)) = channel.poll_record() else { return };
@@ -445,7 +445,7 @@ fn check(office: &Office, wanted: &Wanted<'_>) -> Result<NodeId, String> {
     }
 }
 
-/// What is written down of a flow that begins.
+/// The record of a new flow.
 fn new_record(wanted: &Wanted<'_>, (local, to): (u32, NodeId), nonce: u64) -> Sending {
     Sending {
         local,
@@ -462,7 +462,7 @@ fn new_record(wanted: &Wanted<'_>, (local, to): (u32, NodeId), nonce: u64) -> Se
     }
 }
 
-/// The first block of a flow.
+/// The first block of a flow, which says what the flow is.
 fn first_block(wanted: &Wanted<'_>, nonce: u64) -> Vec<u8> {
     if let Some(file) = wanted.file {
         return front(FlowKind::File, &FileInfo::of_unknown_length(file, nonce));
@@ -471,7 +471,7 @@ fn first_block(wanted: &Wanted<'_>, nonce: u64) -> Vec<u8> {
     front(FlowKind::Blocks, &Opening { service, name, answers: None, nonce })
 }
 
-/// What a program is told of its flow.
+/// The message to a program that its flow is open.
 fn opened(office: &Office, record: &Sending) -> Vec<u8> {
     let Sending { local, is_finished, .. } = record;
     let next = record.program_blocks();
@@ -482,7 +482,7 @@ fn opened(office: &Office, record: &Sending) -> Vec<u8> {
     what.to_string().into()
 }
 
-/// Bytes of a block of a program at most.
+/// Most bytes of a program's block.
 fn most_bytes(office: &Office) -> usize {
     (office.config.bytes_of_block() as usize).min(BLOCK_BYTES)
 }

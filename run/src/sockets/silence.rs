@@ -1,4 +1,4 @@
-//! Streams that stand still: whose other end is silent, which no program takes, or which nobody
+//! Ends streams that stand still: the other end is silent, no program accepts them, or nobody
 //! reads.
 
 use std::collections::BTreeSet;
@@ -12,16 +12,16 @@ use super::stream::{Stage, Stream};
 use super::streams::Streams;
 use crate::blocks::Office;
 
-/// How often it is looked for streams whose other end is silent, at least.
+/// Longest time between two searches for silent streams.
 const LOOK: Duration = Duration::from_secs(1);
-/// After this time of silence a node is asked whether it is there, at the latest.
+/// Longest silence after which a node is asked whether it is there.
 const PROBE: Duration = Duration::from_secs(5);
-/// How long a stream waits for a program that takes it.
+/// How long an offered stream waits for a program that accepts it.
 const OFFER: Duration = Duration::from_secs(60);
 
 impl Streams {
-    /// Ends streams with nodes of which nothing was heard for too long, and those that no program
-    /// takes; asks nodes that are silent whether they are there.
+    /// Ends streams with nodes that were silent for too long, and streams that no program accepts;
+    /// probes nodes that are silent.
     pub(super) fn look_for_silent(
         &mut self,
         office: &Office,
@@ -66,8 +66,9 @@ impl Streams {
         }
     }
 
-    /// Takes down when each node with streams was last heard. What came by one stream stands for
-    /// the others too, also when that one has ended: they were not asked meanwhile.
+    /// Notes when each node with streams was last heard. A block of one stream counts for all
+    /// streams with that node, also after that stream has ended, as the others were not probed in
+    /// the meantime.
     pub(super) fn note_heard(&mut self) {
         let mut before = std::mem::take(&mut self.heard);
         let is_known = |stream: &&Stream| stream.stage != Stage::Opening;
@@ -78,8 +79,8 @@ impl Streams {
         }
     }
 
-    /// Asks over each stream that was taken and not answered for some time whether it is still
-    /// known: a node that has begun anew refuses it.
+    /// Probes streams whose first block has arrived, but whose answer has not come for some time.
+    /// A node that was restarted does not know them, and refuses.
     fn probe_opening(&mut self, now: Instant, silence: Duration) {
         for (local, stream) in &mut self.all {
             let is_late = stream.heard + probe_after(silence) <= now;
@@ -90,8 +91,8 @@ impl Streams {
         }
     }
 
-    /// Where programs that do not read keep others from getting theirs, ends the stream that was
-    /// read last before all others, if that is long ago.
+    /// If programs that do not read keep others from getting data, ends the stream that has been
+    /// unread for longest, if that is long ago.
     fn make_room(
         &mut self,
         now: Instant,
@@ -113,8 +114,8 @@ impl Streams {
         }
     }
 
-    /// Whether a node has still to take blocks of a stream. If it begins anew, it refuses them: so
-    /// to know that it is there is enough.
+    /// Whether blocks of a stream are on their way to a node. If the node was restarted it will
+    /// refuse them, so it is enough to know that it is there.
     fn has_flying(&self, peer: NodeId) -> bool {
         self.all.values().any(|stream| stream.peer == peer && stream.ours.is_flying())
     }
@@ -123,7 +124,7 @@ impl Streams {
         std::mem::take(&mut self.silent)
     }
 
-    /// A node said that it is there, and no more.
+    /// A node answered that it is there; it says nothing about streams.
     pub(super) fn on_there(&mut self, now: Instant, node: NodeId) {
         let flying = |stream: &&mut Stream| stream.peer == node && stream.ours.is_flying();
         let open = |stream: &&mut Stream| matches!(stream.stage, Stage::Open | Stage::Leaving);
@@ -131,8 +132,9 @@ impl Streams {
         all.for_each(|stream| stream.heard = now);
     }
 
-    /// Asks over the stream of a node that was silent for longest whether it is there. A node that
-    /// has begun anew refuses it, and then the next is asked for. Returns whether it is asked.
+    /// Probes a node over the stream of it that was silent for longest. If the node was restarted
+    /// it refuses the stream, and then the next stream is probed. Returns whether a probe is on its
+    /// way.
     pub(super) fn probe_one(&mut self, peer: NodeId) -> bool {
         if self.all.values().any(|stream| stream.peer == peer && stream.is_probing) {
             return true;
@@ -151,8 +153,8 @@ impl Streams {
     }
 }
 
-/// After which silence a node is asked whether it is there. Two thirds of the time until it is
-/// given up are for its answer.
+/// The silence after which a node is probed. Two thirds of the time until it is given up remain for
+/// its answer.
 fn probe_after(silence: Duration) -> Duration {
     PROBE.min(silence / 3)
 }

@@ -1,4 +1,4 @@
-//! One stream of a program here.
+//! One stream: the end of a program here.
 
 use std::collections::VecDeque;
 
@@ -10,16 +10,16 @@ use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use super::batch::{Batch, Mark};
 use super::channel::{Cause, Channel, Kind};
 
-/// Where a stream stands.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// A program here wants it, and the other end has not answered.
+    /// A program here connects, and the other end has not answered.
     Opening,
-    /// A program elsewhere wants it, and nobody here has taken it.
+    /// A program elsewhere connects, and no program here has accepted.
     Offered,
-    /// Bytes go both ways.
+    /// Open in both directions.
     Open,
-    /// The program here is gone; the other end is still to hear of that, or to get the last bytes.
+    /// The program here is gone; the other end is still to learn that, or to get the last bytes.
     Leaving,
 }
 
@@ -37,46 +37,45 @@ impl Stage {
 /// One end of a stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// The program's end; nothing while no program has it.
+    /// The connection to the program; `None` while no program has the stream.
     pub(super) channel: Option<Channel>,
     pub(super) peer: NodeId,
     pub(super) service: String,
     pub(super) stage: Stage,
-    /// Our flow to the other end.
+    /// The flow to the other end.
     pub(super) ours: Batch,
-    /// The flow from there.
+    /// The flow from the other end.
     pub(super) theirs: Option<FlowKey>,
-    /// What came of it that no program was given.
+    /// Blocks of `theirs` that no program was given.
     held: VecDeque<Delivery>,
-    /// The last block of it, once that has come.
+    /// The last block of `theirs`, once it has arrived.
     last: Option<BlockId>,
-    /// Whether the program has all of it, and knows that no more comes.
+    /// Whether the program has been given all of `theirs`, its end included.
     is_ended: bool,
-    /// Whether the program broke it off, and nobody has taken note of that.
+    /// Whether the program broke the stream off, and `Streams` has not handled that yet.
     pub(super) is_broken: bool,
-    /// What tells our flow from others of its number, and theirs.
+    /// The numbers that tell our flow, and theirs, from others with the same flow number.
     pub(super) nonces: [u64; 2],
-    /// Whether the other end was asked whether it is there.
+    /// Whether a probe is on its way to the other end.
     pub(super) is_probing: bool,
-    /// When something of the other end was last heard.
+    /// When the other end was last heard.
     pub(super) heard: Instant,
-    /// When a block was last under way behind which nothing could come.
+    /// When a block was last on its way that held up all others behind it.
     pub(super) held_up: Instant,
-    /// Bytes that the program was still to read when they were last looked at, and since when it
-    /// is so many.
+    /// Bytes that the program had not read at the last look, and since when it is this many.
     unread: (usize, Instant),
     pub(super) sent: u64,
     pub(super) received: u64,
 }
 
-/// What a block from the other end says beside its bytes.
+/// What a block from the other end means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Nothing.
+    /// Bytes for the program.
     Bytes,
-    /// The other end was reset.
+    /// The other end broke the stream off.
     Reset,
-    /// What no end of a stream says.
+    /// The block is invalid.
     Nonsense,
 }
 
@@ -109,7 +108,7 @@ impl Stream {
         }
     }
 
-    /// Takes what the program wrote, as long as less than `limit` bytes wait.
+    /// Takes what the program wrote, while less than `limit` bytes wait.
     pub(super) fn take(&mut self, now: Instant, limit: usize) {
         let Some(channel) = &mut self.channel else { return };
         while self.ours.waiting() < limit {
@@ -129,8 +128,8 @@ impl Stream {
         }
     }
 
-    /// Takes note that the program is gone, though there is no place for what it wrote. If it did
-    /// not want to end like this, what it wrote is of no use, and waits for nothing.
+    /// Handles a program that hung up while there was no room for more of its bytes. If it did not
+    /// finish its stream, these are useless, and nothing has to wait for them.
     pub(super) fn handle_hangup(&mut self) {
         if self.channel.as_mut().is_some_and(|channel| !channel.read_rest(Kind::Finish)) {
             self.leave();
@@ -146,7 +145,7 @@ impl Stream {
         }
     }
 
-    /// Takes a block of the other end behind its first one.
+    /// Handles a block of the other end, other than the first.
     pub(super) fn handle_block(&mut self, now: Instant, delivery: Delivery) -> Heard {
         self.heard = now;
         let mark = delivery.frames.first().and_then(|frame| frame.first().copied());
@@ -164,7 +163,7 @@ impl Stream {
         Heard::Bytes
     }
 
-    /// Gives the program a block.
+    /// Gives a block to the program.
     fn give(&mut self, mut delivery: Delivery) {
         let Some(channel) = &mut self.channel else { return };
         if let Some(first) = delivery.frames.first_mut().filter(|first| !first.is_empty()) {
@@ -174,7 +173,7 @@ impl Stream {
         self.last = Some(delivery.id).filter(|_| delivery.shape.finishes);
     }
 
-    /// Gives the program the bytes of a first block, and all that came since.
+    /// Gives the program the bytes of the first block, and all blocks that arrived since.
     pub(super) fn give_first(&mut self, first: &Delivery, bytes: Bytes) {
         let Some(channel) = &mut self.channel else { return };
         self.received += give(channel, &[bytes], first);
@@ -184,8 +183,8 @@ impl Stream {
         }
     }
 
-    /// Looks whether a block is under way behind which nothing can come yet: one that comes slowly,
-    /// or that the program here does not read. That is no word of the other end, which may be gone.
+    /// Notes if a block is on its way that holds up all behind it: because it is slow, or because
+    /// the program here does not read. This does not prove that the other end is still there.
     pub(super) fn look(&mut self, now: Instant, hop: &Hop) {
         let unread = self.channel.as_ref().map_or(0, Channel::unwritten);
         if unread != self.unread.0 {
@@ -196,12 +195,12 @@ impl Stream {
         self.held_up = held_up.map_or(self.held_up, |at| at.max(self.held_up));
     }
 
-    /// Since when the program has read nothing of what waits for it, as far as that was looked at.
+    /// Since when the program has read nothing although bytes wait for it, as of the last look.
     pub(super) fn unread_since(&self) -> Option<Instant> {
         (self.unread.0 > 0).then_some(self.unread.1)
     }
 
-    /// Writes to the program what waits for it.
+    /// Writes waiting bytes to the program, and accepts the blocks that it has now.
     pub(super) fn write(&mut self, now: Instant, hop: &mut Hop) {
         let settled = self.channel.as_mut().map(Channel::write).unwrap_or_default();
         for id in settled {
@@ -210,7 +209,7 @@ impl Stream {
         }
     }
 
-    /// Gives the machine the blocks that it has room for. Returns whether one waits.
+    /// Gives the machine the blocks that it has room for. Returns whether a block waits for room.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -234,14 +233,14 @@ impl Stream {
         self.ours.has_finished() && (self.is_ended || self.stage == Stage::Leaving)
     }
 
-    /// Tells the program why there is no stream, as far as it listens.
+    /// Tells the program why its stream has ended, if it still listens.
     pub(super) fn tell(&mut self, cause: Cause, why: &str) {
         if let Some(mut channel) = self.channel.take() {
             channel.say_no(cause, why);
         }
     }
 
-    /// Refuses what comes of the other end, and what has come and nobody was given.
+    /// Refuses all blocks of the other end that the program has not been given.
     pub(super) fn refuse(&self, now: Instant, hop: &mut Hop) {
         if let Some(flow) = self.theirs.filter(|_| !self.is_ended) {
             hop.refuse(now, BlockId { flow, number: u32::MAX }, Refusal::Unwanted);
@@ -249,8 +248,8 @@ impl Stream {
     }
 }
 
-/// Gives a program the bytes of a block, and its end if it is the last; the block is accepted when
-/// the kernel has all. Returns how many bytes there are.
+/// Gives a program the bytes of a block, and the end of the stream if it is the last; the block is
+/// accepted once the kernel has all of it. Returns the number of bytes.
 fn give(channel: &mut Channel, frames: &[Bytes], delivery: &Delivery) -> u64 {
     let bytes: usize = frames.iter().map(Bytes::len).sum();
     let is_last = delivery.shape.finishes;

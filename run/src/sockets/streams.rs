@@ -17,36 +17,36 @@ use super::stream::{Heard, Stage, Stream};
 use super::{SocketCounters, StreamStatus, is_service, offer};
 use crate::blocks::{self, Consignment, Kind as FlowKind, Office, Opening, front, random};
 
-/// Streams that wait for programs at one time: as many as an exit has connections by default.
+/// Most streams that wait to be accepted: as many as an exit has connections by default.
 const OFFERS: usize = 512;
-/// Bytes of all programs that wait to go out, at which streams get less place.
+/// Waiting bytes of all streams together from which on each stream may queue less.
 const WAITING_BYTES: usize = 32 << 20;
-/// Their place then.
+/// What a stream may queue then, in bytes.
 const LEAST_BYTES: usize = 16 << 10;
 
-/// All streams.
+/// All streams of a daemon.
 pub(super) struct Streams {
     block_bytes: usize,
     pub(super) all: BTreeMap<u32, Stream>,
     by_flow: BTreeMap<FlowKey, u32>,
-    /// Those with which something is to be done.
+    /// Streams that have something to do.
     pub(super) todo: BTreeSet<u32>,
-    /// First blocks of streams that were not taken, with the bytes of the program.
+    /// First blocks of streams that wait to be accepted, with the program's bytes in them.
     offers: BTreeMap<u32, (Delivery, Bytes)>,
-    /// When silent ones are looked for again.
+    /// When to look for silent streams again.
     look: Option<Instant>,
-    /// When something of each node with streams was last heard, when that was last looked at.
+    /// When each node with streams was last heard, as of the last look.
     pub(super) heard: BTreeMap<NodeId, Instant>,
-    /// Nodes that are silent and that no stream can ask.
+    /// Silent nodes that no stream can probe.
     pub(super) silent: BTreeSet<NodeId>,
-    /// Streams that were given up here while something of them was on its way.
+    /// Streams that were given up here while blocks of them were on their way.
     given_up: Vec<(NodeId, Consignment)>,
     waiting: usize,
-    /// Bytes sent and received of streams that are over.
+    /// Bytes sent and received by streams that have ended.
     passed: (u64, u64),
 }
 
-/// The connection of a program that does not become a stream, and why.
+/// A connection that does not become a stream, and why.
 pub(super) type Refused = (Channel, String);
 
 impl Streams {
@@ -102,13 +102,13 @@ impl Streams {
         }
     }
 
-    /// Bytes of a stream that may wait.
+    /// How many bytes of a stream may wait.
     fn limit(&self) -> usize {
         if self.waiting < WAITING_BYTES { self.block_bytes } else { LEAST_BYTES }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        // Those with which something is to be done wait for room, which no time brings.
+        // Streams in `todo` wait for room, which no timer brings.
         let waits = self.all.iter().filter(|(local, _)| !self.todo.contains(local));
         let batches = waits.filter_map(|(_, stream)| stream.ours.poll_timeout());
         batches.chain(self.look).min()
@@ -144,7 +144,7 @@ impl Streams {
         self.look.get_or_insert(now + look_after(office.config.silence()));
     }
 
-    /// Gives a program a stream that was offered.
+    /// Gives an offered stream to a program.
     pub(super) fn accept(
         &mut self,
         now: Instant,
@@ -164,14 +164,14 @@ impl Streams {
         Ok(())
     }
 
-    /// The streams to a service that no program has taken, and the nodes that they come from.
+    /// The streams to a service that wait to be accepted, and the nodes that they come from.
     pub(super) fn offered(&self, service: &str) -> Vec<(u32, NodeId)> {
         let is_one = |stream: &Stream| stream.stage == Stage::Offered && stream.service == service;
         let all = self.all.iter().filter(|(_, stream)| is_one(stream));
         all.map(|(id, stream)| (*id, stream.peer)).collect()
     }
 
-    /// A listener does not want a stream.
+    /// A listener refuses a stream.
     pub(super) fn refuse(
         &mut self,
         now: Instant,
@@ -185,7 +185,7 @@ impl Streams {
         }
     }
 
-    /// The first block of a flow came.
+    /// The first block of a flow arrived.
     pub(super) fn on_opening(
         &mut self,
         office: &Office,
@@ -222,7 +222,7 @@ impl Streams {
         }
     }
 
-    /// The other end of a stream that was opened here takes it. Returns whether there is one.
+    /// The other end answers a stream that was opened here. Returns whether there is such a stream.
     fn on_answer(
         &mut self,
         office: &Office,
@@ -248,7 +248,7 @@ impl Streams {
         true
     }
 
-    /// Another block of a flow of which there is a stream came.
+    /// A further block of a flow arrived.
     pub(super) fn on_delivery(
         &mut self,
         now: Instant,
@@ -279,8 +279,8 @@ impl Streams {
         }
     }
 
-    /// The other end gave a stream up, whatever of it is still to be read. Returns whether there is
-    /// such a stream.
+    /// The other end gave a stream up: it ends at once, even if bytes of it are unread. Returns
+    /// whether there is such a stream.
     pub(super) fn on_given_up(
         &mut self,
         now: Instant,
@@ -296,12 +296,12 @@ impl Streams {
         true
     }
 
-    /// Streams that were given up here, for those at their other ends.
+    /// Streams that were given up here, to be reported to their other ends.
     pub(super) fn take_given_up(&mut self) -> Vec<(NodeId, Consignment)> {
         std::mem::take(&mut self.given_up)
     }
 
-    /// The other end has a block of a stream, or refuses it.
+    /// The other end has a block of a stream, or refuses its flow.
     pub(super) fn on_arrived(
         &mut self,
         now: Instant,
@@ -329,7 +329,7 @@ impl Streams {
         }
     }
 
-    /// There is no stream any more: its program and its other end are told.
+    /// Ends a stream: tells its program and its other end.
     pub(super) fn end(
         &mut self,
         now: Instant,
@@ -393,13 +393,13 @@ impl Streams {
         stream.take(now, place);
         if std::mem::take(&mut stream.is_broken) {
             counters.reset += 1;
-            // Behind what is not read yet its end would not be heard of for long.
+            // The other end would learn of the reset only after it has read all that is on its way.
             if stream.ours.is_flying() {
                 self.given_up.push((stream.peer, Consignment { local, nonce: stream.nonces[0] }));
             }
         }
         let is_waiting = stream.push(now, hop, office.flow(local), sizes);
-        // Its place may be free again.
+        // The bytes that were pushed made room for more.
         stream.take(now, place);
         stream.write(now, hop);
         self.waiting = (self.waiting + stream.ours.waiting()).saturating_sub(waited);
@@ -433,8 +433,8 @@ impl Streams {
     }
 }
 
-/// What to wait on for a stream of which so many bytes may wait. Where there is no place for more,
-/// the end of its program wakes the loop all the same.
+/// What to wait on for a stream that may queue `limit` bytes. Without room for more, a hangup of
+/// its program still wakes the loop.
 fn source(stream: &Stream, limit: usize) -> Option<(BorrowedFd<'_>, PollFlags)> {
     let reads = stream.ours.waiting() < limit;
     let channel = stream.channel.as_ref()?;
@@ -443,7 +443,7 @@ fn source(stream: &Stream, limit: usize) -> Option<(BorrowedFd<'_>, PollFlags)> 
     Some((fd, flags))
 }
 
-/// A stream whose first block says whom it is for, or what it answers.
+/// A new stream, whose first block names the service or the flow that it answers.
 fn open(
     (peer, service): (NodeId, &str),
     answers: Option<u32>,
@@ -459,7 +459,7 @@ fn open(
     stream
 }
 
-/// What is said of a stream for a service that nobody has at the other node, or that has no room.
+/// The reason for a program whose stream was refused because nobody listens or there is no room.
 pub(crate) fn nobody_takes(service: &str) -> String {
     format!("nobody takes streams for '{service}' there")
 }

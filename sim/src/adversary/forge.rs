@@ -1,4 +1,4 @@
-//! Frames of a stranger's own making: each field as it could be.
+//! Frames that a stranger makes up, with plausible values in each field.
 
 use std::collections::BTreeMap;
 
@@ -15,23 +15,23 @@ use super::memory::Memory;
 
 /// Longest body of a forged frame, in bytes.
 const BODY: u64 = 1440;
-/// Bytes of the tag behind the body of a sealed frame.
+/// Length of the tag at the end of a sealed frame, in bytes.
 const TAG: usize = 16;
 /// Version of sealed frames, in the upper half of their first byte.
 const SEALED_VERSION: u8 = 1 << 4;
 
-/// What was last heard under the name of a node.
+/// What was last heard from a node.
 #[derive(Clone, Debug, Default)]
 struct Overheard {
     /// Epoch and counter of a sealed frame.
     sealed: Option<(u8, u64)>,
-    /// A unit with its tag, or what was said of units.
+    /// A unit or a report of units, with its tag.
     unit: Option<Bytes>,
     /// Header of a frame of a link.
     link: Option<Header>,
 }
 
-/// Makes frames up.
+/// Makes up frames.
 #[derive(Debug)]
 pub(super) struct Forger {
     nodes: Vec<NodeId>,
@@ -41,13 +41,13 @@ pub(super) struct Forger {
 }
 
 impl Forger {
-    /// `rates` has the usual one first.
+    /// The usual rate is the first of `rates`.
     pub(super) fn new(nodes: Vec<NodeId>, addresses: AddressPlan, rates: Vec<Bitrate>) -> Self {
         let overheard = nodes.iter().map(|node| (*node, Overheard::default())).collect();
         Self { nodes, addresses, rates, overheard }
     }
 
-    /// Learns from a frame how heads look now.
+    /// Learns plausible header values from a frame.
     pub(super) fn take(&mut self, record: &Record) {
         let Some(known) = self.overheard.get_mut(&record.from) else { return };
         match record.protocol {
@@ -68,19 +68,19 @@ impl Forger {
         }
     }
 
-    /// A node and another one, or all.
+    /// A random sender, and another node or all as the receiver.
     pub(super) fn ends(&self, rng: &mut Rng) -> (NodeId, Option<NodeId>) {
         let from = *pick(&self.nodes, rng);
         let to = *pick(&self.nodes, rng);
         (from, (to != from && rng.chance(0.8)).then_some(to))
     }
 
-    /// Mostly the usual rate, else any.
+    /// Mostly the usual rate, otherwise a random one.
     pub(super) fn rate(&self, rng: &mut Rng) -> Bitrate {
         if rng.chance(0.75) { self.rates[0] } else { *pick(&self.rates, rng) }
     }
 
-    /// Random bytes behind the first bytes of a frame that could be.
+    /// Random bytes after a plausible first byte.
     pub(super) fn flood(&self, rng: &mut Rng) -> Record {
         let protocols = [EtherType::SEALED, EtherType::FARHOP, EtherType::IPV4, EtherType::IPV6];
         let protocol = *pick(&protocols, rng);
@@ -96,7 +96,7 @@ impl Forger {
         Record { from, to, protocol, payload: payload.into(), rate: self.rate(rng) }
     }
 
-    /// A well-formed frame of any type.
+    /// A well-formed frame of a random type.
     pub(super) fn forge(&self, memory: &Memory, rng: &mut Rng) -> Record {
         let (from, to) = self.ends(rng);
         let (protocol, payload) = match rng.below(5) {
@@ -108,11 +108,11 @@ impl Forger {
         Record { from, to, protocol, payload, rate: self.rate(rng) }
     }
 
-    /// A sealed frame with a head as the next of its sender's could be. The body is random, or that
-    /// of another frame.
+    /// A sealed frame with a header that could be the sender's next. The body is random, or that of
+    /// another frame.
     fn sealed(&self, from: NodeId, memory: &Memory, rng: &mut Rng) -> Bytes {
         let kind = rng.below(16) as u8;
-        // Where units are sent it is them that are worth forging.
+        // If units are sent, they are what is worth forging.
         if let Some(unit) = &self.overheard[&from].unit
             && rng.chance(0.5)
         {
@@ -138,7 +138,7 @@ impl Forger {
         out.into()
     }
 
-    /// A frame of the slotted link in the clear: stamps, acknowledgements, data, parity.
+    /// A frame of the slotted link in the clear, with stamps, acknowledgements, data or parity.
     fn link_frame(&self, from: NodeId, rng: &mut Rng) -> Bytes {
         let kinds = [Kind::Data, Kind::Fec, Kind::Ack, Kind::Idle, Kind::Marker];
         let kind = *pick(&kinds, rng);
@@ -188,7 +188,7 @@ impl Forger {
         wild::encode(&header, &ack, &body)
     }
 
-    /// What a node could say of routes: neighbours of its own, or those of another.
+    /// A routing message that a node could send: neighbours of its own, or those of another node.
     fn routes(&self, from: NodeId, rng: &mut Rng) -> Bytes {
         let neighbour = |rng: &mut Rng| {
             let address = self.addresses.ipv4(*pick(&self.nodes, rng));
@@ -221,7 +221,7 @@ impl Forger {
         udp::encode(at(self.addresses.ipv4(from)), at(everybody), &packet, &[])
     }
 
-    /// A datagram to a node, of a port that may be in use.
+    /// A datagram to a node, with ports that may be in use.
     fn packet(&self, from: NodeId, to: Option<NodeId>, rng: &mut Rng) -> Bytes {
         let to = to.unwrap_or_else(|| *pick(&self.nodes, rng));
         let [source, destination] = [from, to].map(|node| {
@@ -232,7 +232,7 @@ impl Forger {
         if rng.chance(0.5) {
             return udp::encode(source, destination, &body, &[]);
         }
-        // A segment of TCP that ends a connection.
+        // A TCP segment that resets a connection.
         let mut out = Vec::new();
         ip::put_ipv4(&mut out, *source.ip(), *destination.ip(), ip::TCP, 20);
         out.extend_from_slice(&source.port().to_be_bytes());
@@ -243,7 +243,7 @@ impl Forger {
     }
 }
 
-/// The next unit that a node could send, or the last one with another body, or other reports; its
+/// The next unit that a node could send, or the last one with another body or other reports; its
 /// tag is a guess.
 fn forged_unit(unit: &Bytes, rng: &mut Rng) -> Bytes {
     let head = UNIT_HEADER_BYTES + harq::UNIT_HEADER_BYTES;
@@ -255,7 +255,7 @@ fn forged_unit(unit: &Bytes, rng: &mut Rng) -> Bytes {
         let body = random_bytes(end - head, rng);
         out[head..end].copy_from_slice(&body);
     }
-    // The last byte of the number of the burst, that of the block, and the index.
+    // The last bytes of the burst number and of the block number, and the index.
     for at in [6, 10, 13].map(|at| UNIT_HEADER_BYTES + at) {
         if at < end && rng.chance(0.5) {
             out[at] = out[at].wrapping_add(rng.below(4) as u8);
@@ -325,7 +325,7 @@ mod tests {
             }
         }
         assert_eq!((sealed.len(), names.len()), (16, 3));
-        // The acknowledgement by itself always has one.
+        // A frame of type `Ack` always has an acknowledgement.
         assert_eq!(links.len(), 9);
         assert!(datagrams > 100, "{datagrams}");
     }

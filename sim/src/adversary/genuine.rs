@@ -1,17 +1,18 @@
-//! Which frames the nodes made themselves, and which of them each node got: only so can be told
-//! whether a copy was accepted a second time, or brought what its receiver had missed.
+//! Remembers the frames that nodes sent, and which nodes received each of them. Only this tells
+//! whether a stranger's copy was accepted a second time, or brought its receiver a frame that it
+//! had missed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farhop_proto::base::ReceivedFrame;
 
-/// Frames that are remembered. A copy of one that is forgotten counts as the stranger's own.
+/// Frames that are remembered. A copy of a forgotten frame counts as the stranger's own.
 const REMEMBERED: usize = 1 << 17;
 
-/// Frames of nodes.
+/// Frames that nodes sent.
 #[derive(Debug, Default)]
 pub struct Genuine {
-    /// Who got each of them.
+    /// The nodes that received each of them, by digest.
     got: BTreeMap<u128, BTreeSet<u32>>,
     order: VecDeque<u128>,
 }
@@ -22,12 +23,12 @@ impl Genuine {
         self.entry(frame);
     }
 
-    /// A node got a frame of another node.
+    /// A node received a frame of another node.
     pub fn on_received(&mut self, node: usize, frame: &ReceivedFrame) {
         self.entry(frame).insert(node as u32);
     }
 
-    /// Whether a frame is one that some node sent and this one did not get. From now on it has.
+    /// Whether some node sent this frame and `node` had not received it. From now on it has.
     pub fn has_missed(&mut self, node: usize, frame: &ReceivedFrame) -> bool {
         let got = self.got.get_mut(&digest(frame));
         got.is_some_and(|got| got.insert(node as u32))
@@ -47,7 +48,7 @@ impl Genuine {
     }
 }
 
-/// A number that differs where frames do: nobody looks for two that share it.
+/// A digest of a frame. It is no cryptographic hash, as nobody searches for collisions.
 fn digest(frame: &ReceivedFrame) -> u128 {
     const FACTOR: u128 = 0x2360_ed05_1fc6_5da4_4385_df64_9fcc_f645;
     let ends = u64::from(frame.from.0) << 32 | frame.to.map_or(1 << 16, |to| u64::from(to.0));

@@ -1,4 +1,4 @@
-//! What a stranger remembers of what it heard. All of it is bounded.
+//! What a stranger remembers of the frames that it heard. All of it is bounded.
 
 use std::collections::VecDeque;
 
@@ -6,18 +6,18 @@ use farhop_proto::base::{EtherType, Rng};
 
 use super::Record;
 
-/// Frames that it remembers as the last ones.
+/// Number of recent frames that it remembers.
 const RECENT: usize = 16;
-/// Frames that it remembers out of all that it ever heard.
+/// Number of frames that it remembers out of all that it ever heard.
 const OLD: usize = 256;
-/// The same of messages of handshakes.
+/// The same for handshake messages.
 const HANDSHAKES: usize = 64;
-/// Most frames that it holds back to send them in another order.
+/// Frames that it collects to send them in another order.
 const BATCH: usize = 12;
-/// Types of sealed frames below this are messages of a handshake.
+/// Sealed frames with types below this are handshake messages.
 const FIRST_SEALED_DATA: u8 = 3;
 
-/// A fair sample of everything that went by.
+/// A uniform random sample of all frames that were heard.
 #[derive(Debug)]
 struct Sample {
     kept: Vec<Record>,
@@ -30,7 +30,7 @@ impl Sample {
         Self { kept: Vec::new(), room, seen: 0 }
     }
 
-    /// Keeps a frame with the probability that all before it had (reservoir sampling).
+    /// Keeps a frame with the same probability as all before it (reservoir sampling).
     fn take(&mut self, record: &Record, rng: &mut Rng) {
         self.seen += 1;
         if self.kept.len() < self.room {
@@ -55,9 +55,9 @@ pub(super) struct Memory {
     recent: VecDeque<Record>,
     old: Sample,
     handshakes: Sample,
-    /// Frames that followed each other, while they are collected.
+    /// Consecutive frames, while a batch is collected.
     collected: Vec<Record>,
-    /// Those that go out again, the next one last.
+    /// The batch that is being sent, the next frame last.
     reordered: Vec<Record>,
     rng: Rng,
 }
@@ -89,31 +89,32 @@ impl Memory {
         }
     }
 
-    /// The frame that came last.
+    /// The frame that was heard last.
     pub(super) fn last(&self) -> Option<&Record> {
         self.recent.back()
     }
 
-    /// One of the last frames.
+    /// A random one of the recent frames.
     pub(super) fn recent(&self, rng: &mut Rng) -> Option<&Record> {
         let count = self.recent.len() as u64;
         (count > 0).then(|| &self.recent[rng.below(count) as usize])
     }
 
-    /// Any frame of the past.
+    /// A random frame out of all that were heard.
     pub(super) fn old(&self, rng: &mut Rng) -> Option<&Record> {
         self.old.any(rng)
     }
 
-    /// Any message of a handshake of the past.
+    /// A random handshake message out of all that were heard.
     pub(super) fn handshake(&self, rng: &mut Rng) -> Option<&Record> {
         self.handshakes.any(rng)
     }
 
-    /// The next frame of those that follow each other in another order than they were heard in.
+    /// The next frame of a batch that is sent in another order than it was heard.
     pub(super) fn reordered(&mut self, rng: &mut Rng) -> Option<Record> {
         if self.reordered.is_empty() && self.collected.len() == BATCH {
-            // Taken from the end, they come in reverse; half of the time they are shuffled.
+            // Frames are taken from the end, so in reverse; half of the time they are shuffled
+            // instead.
             self.reordered.append(&mut self.collected);
             if rng.chance(0.5) {
                 for end in (1..self.reordered.len()).rev() {
@@ -126,7 +127,7 @@ impl Memory {
     }
 }
 
-/// Whether a frame is a message of a handshake.
+/// Whether a frame is a handshake message.
 pub(super) fn is_handshake(record: &Record) -> bool {
     let kind = record.payload.first().map(|first| first & 0x0f);
     record.protocol == EtherType::SEALED && kind.is_some_and(|kind| kind < FIRST_SEALED_DATA)

@@ -1,12 +1,12 @@
-//! Strangers in the air: what `[[adversary]]` of a scenario sends, and when.
+//! Strangers: what the `[[adversary]]` entries of a scenario send, and when.
 //!
-//! A [`Stranger`] is told what its radio hears and says what goes out next. It knows no medium and
-//! no stack, so that the simulator and the lab drive the same one. It sends at times of its own
-//! draws: each gap is exponential around the frame before it, so that the share of the time on air
-//! is the `duty` asked for. What it remembers is bounded.
+//! A [`Stranger`] gets the frames that its radio hears, and decides what to send next. It knows no
+//! medium and no stack, so the simulator and the lab use the same one. The gap after each frame is
+//! drawn from an exponential distribution in proportion to that frame, so that its share of air
+//! time is the `duty` of the scenario. Its memory is bounded.
 //!
-//! [`Script`] repeats a list of transmissions with nothing in them: the same times, lengths and
-//! rates as mere noise, for comparison.
+//! [`Script`] repeats recorded transmissions without their contents: noise of the same times,
+//! lengths and rates, for comparison.
 
 mod forge;
 mod genuine;
@@ -31,16 +31,16 @@ pub use source::Source;
 pub use stranger::{Setup, Stranger};
 pub use under_way::UnderWay;
 
-/// A frame as a stranger heard it, or as it sends one.
+/// A frame that a stranger heard, or that it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The transmitter that the header names.
     pub from: NodeId,
     /// The receiver, or `None` for broadcast.
     pub to: Option<NodeId>,
-    /// What the payload is.
+    /// EtherType of the payload.
     pub protocol: EtherType,
-    /// What follows the LLC/SNAP header.
+    /// The bytes that follow the LLC/SNAP header.
     pub payload: Bytes,
     /// Bit-rate.
     pub rate: Bitrate,
@@ -49,15 +49,15 @@ pub struct Record {
 /// A frame that a stranger sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shot {
-    /// What it is meant to do; nothing of a script, which only makes noise.
+    /// Its kind of attack; `None` for a script, which only makes noise.
     pub kind: Option<AdversaryKind>,
     /// The frame.
     pub frame: Record,
-    /// How long it is on air.
+    /// Air time.
     pub air_time: Duration,
 }
 
-/// How long a frame without acknowledgement is on air.
+/// Air time of a frame without acknowledgement.
 fn air_time(phy: &Phy, payload: usize, rate: Bitrate) -> Duration {
     phy.air_time(mpdu_bytes(true, payload), rate)
 }

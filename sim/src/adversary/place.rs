@@ -1,4 +1,4 @@
-//! Where strangers stand: a radio on the medium for each, and who hears it.
+//! Places strangers: a radio on the medium for each, and links to those who hear it.
 
 use farhop_proto::base::{Dbm, Duration, NodeId, PhyKind, RadioId};
 use farhop_proto::stack::{AdversaryConfig, Plan, Scenario};
@@ -6,23 +6,23 @@ use farhop_proto::stack::{AdversaryConfig, Plan, Scenario};
 use super::{Setup, Stranger};
 use crate::radio::{AirLink, ChipConfig, LossModel, MediumConfig};
 
-/// How late it hears a radio that it stands beside.
+/// Propagation delay to a radio that the stranger stands beside.
 const BESIDE: Duration = Duration::from_nanos(10);
-/// Signal where nothing says how strong it is, in dBm: that of links that do not say.
+/// Signal if nothing says how strong it is, in dBm: the same as for links that do not say.
 const SIGNAL_DBM: f64 = -60.0;
 
-/// A stranger with its radio.
+/// A stranger and its radio.
 #[derive(Debug)]
 pub struct Placed {
     /// Index of its radio on the medium.
     pub radio: usize,
-    /// What it does.
+    /// Its behaviour.
     pub setup: Setup,
 }
 
-/// Gives the strangers of a scenario their radios on the medium, behind those of the nodes, in
-/// their order. `scenario` is the expanded one that `plan` is of. With `as_noise`, nobody can
-/// decode what they send, as if each of them were set so.
+/// Adds radios and links for the strangers of a scenario to the medium, in their order, after the
+/// radios of the nodes. `scenario` is the expanded one that `plan` was made from. With `as_noise`,
+/// nobody can decode what they send, as if every stranger had this setting.
 ///
 /// Panics if the scenario has problems.
 pub fn place(
@@ -88,20 +88,20 @@ fn place_one(
 struct Neighbour {
     radio: usize,
     delay: Duration,
-    /// How it hears the stranger.
+    /// Signal of the stranger at this radio.
     heard: Dbm,
-    /// How the stranger hears it.
+    /// Signal of this radio at the stranger.
     hears: Dbm,
 }
 
-/// Those around a stranger.
+/// The radios around a stranger.
 struct Neighbours {
-    /// The radio whose PHY, channel and rate it has.
+    /// The radio whose PHY, channel and rate the stranger has.
     like: usize,
     list: Vec<Neighbour>,
 }
 
-/// Every radio on the channel of the first one.
+/// Every radio of the same kind on the channel of the first one.
 fn everybody(plan: &Plan, nodes: usize, medium: &MediumConfig) -> Neighbours {
     let is_radio = |radio: &usize| medium.radios[*radio].phy.kind != PhyKind::Wire;
     let like = (0..nodes).find(is_radio).unwrap_or_default();
@@ -113,7 +113,7 @@ fn everybody(plan: &Plan, nodes: usize, medium: &MediumConfig) -> Neighbours {
     Neighbours { like, list }
 }
 
-/// A node, whoever hears it, and whom it hears.
+/// A node, those who hear it, and those whom it hears.
 fn beside(near: &str, plan: &Plan, nodes: usize, medium: &MediumConfig) -> Neighbours {
     let node = plan.node(near).expect("the scenario has no problems").node;
     let is_its = |radio: &usize| {
@@ -138,7 +138,7 @@ fn beside(near: &str, plan: &Plan, nodes: usize, medium: &MediumConfig) -> Neigh
     Neighbours { like, list }
 }
 
-/// Whoever hears a radio like that of the first node with a place, at another place.
+/// Those who would hear a radio like that of the first node with a place, if it stood at `at_m`.
 fn around(at_m: [f64; 3], plan: &Plan, nodes: usize, medium: &MediumConfig) -> Neighbours {
     let (Some(space), Some(first)) = (&plan.space, plan.sites.first()) else {
         return everybody(plan, nodes, medium);
@@ -165,14 +165,14 @@ fn around(at_m: [f64; 3], plan: &Plan, nodes: usize, medium: &MediumConfig) -> N
     Neighbours { like: radio_of(*first), list }
 }
 
-/// Whether two radios have one channel and one PHY.
+/// Whether two radios have the same channel and kind of PHY.
 fn is_alike(medium: &MediumConfig, one: usize, other: usize) -> bool {
     let (one, other) = (&medium.radios[one], &medium.radios[other]);
     one.channel == other.channel && one.phy.kind == other.phy.kind
 }
 
 impl Placed {
-    /// The stranger itself.
+    /// Builds the stranger itself.
     pub fn build(self, seed: farhop_proto::base::Seed) -> Stranger {
         Stranger::build(self.setup, seed)
     }

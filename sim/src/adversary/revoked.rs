@@ -1,4 +1,4 @@
-//! A stranger with a key pair that the nodes no longer trust: its handshakes are real.
+//! A stranger with a key pair that the nodes no longer trust: it performs real handshakes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use farhop_proto::link::secure::{Secure, SecureSpec, SecurityConfig};
 
 use super::Record;
 
-/// Nodes whose place it tries to take, and neighbours of each, at most.
+/// The most nodes that it impersonates, and the most neighbours of each.
 const PLACES: usize = 8;
 const NEIGHBOURS: usize = 32;
-/// Frames that wait to be sent, at most.
+/// The most frames that wait to be sent.
 const WAITING: usize = 8;
 
-/// What a stranger needs who was once trusted.
+/// What a stranger has that was once trusted.
 #[derive(Clone, Debug)]
 pub struct OldKey {
-    /// How the nodes protect their frames; whoever was trusted knows that.
+    /// How the nodes protect their frames, which everyone who was trusted knows.
     pub security: SecurityConfig,
     /// The public keys of the nodes.
     pub keys: BTreeMap<NodeId, PublicKey>,
 }
 
-/// The keys of a node that are no longer its, at every place where they may still pass.
+/// A revoked key pair, used in the name of several nodes at which it may still be accepted.
 #[derive(Debug)]
 pub(super) struct Revoked {
-    /// The same layer that nodes have, under the name of one node each.
+    /// The key layer that real nodes have, one for each node that it impersonates.
     places: Vec<(NodeId, Secure)>,
     nodes: Vec<NodeId>,
     waiting: VecDeque<Record>,
 }
 
 impl Revoked {
-    /// With a key pair of its own, which the nodes do not trust.
+    /// With a key pair that the nodes do not trust.
     pub(super) fn build(old: OldKey, rng: &mut Rng) -> Self {
         let secret = random(rng);
         let nodes: Vec<NodeId> = old.keys.keys().copied().take(NEIGHBOURS).collect();
@@ -60,7 +60,7 @@ impl Revoked {
         Self { places, nodes, waiting: VecDeque::new() }
     }
 
-    /// Hears what nodes answer to whom they take it for.
+    /// Takes a frame that answers one of the impersonated nodes.
     pub(super) fn handle_frame(&mut self, now: Instant, frame: &ReceivedFrame) {
         let place = self.places.iter_mut().find(|(node, _)| Some(*node) == frame.to);
         let Some((_, secure)) = place else { return };
@@ -69,7 +69,7 @@ impl Revoked {
         while secure.poll_rx(&mut cx).is_some() {}
     }
 
-    /// The next message of a handshake with some node.
+    /// The next handshake message to some node.
     pub(super) fn poll_frame(&mut self, now: Instant, rng: &mut Rng) -> Option<Record> {
         if let Some(record) = self.waiting.pop_front() {
             return Some(record);
@@ -91,7 +91,7 @@ impl Revoked {
                     to: frame.to,
                     protocol: frame.protocol,
                     payload: frame.payload,
-                    // Whoever sends it puts in his own.
+                    // The caller sets the rate.
                     rate: Bitrate::from_bps(0),
                 });
             }
@@ -100,7 +100,7 @@ impl Revoked {
     }
 }
 
-/// A frame of a link into which the layer puts what it has to say.
+/// A frame of a link, for which the key layer first needs a handshake.
 fn beacon(to: NodeId) -> Frame {
     Frame {
         id: UnitId(0),

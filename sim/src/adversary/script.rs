@@ -1,4 +1,4 @@
-//! The same transmissions again, with nothing in them.
+//! Recorded transmissions of a stranger, repeated without their contents.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{Record, Shot};
 
-/// A transmission that was made.
+/// A transmission that a stranger made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
-    /// Its start.
+    /// When it began.
     pub at: Instant,
-    /// How long it was on air.
+    /// Air time.
     pub air_time: Duration,
     /// Bit-rate.
     pub rate: Bitrate,
-    /// Bytes of the payload.
+    /// Payload length, in bytes.
     pub bytes: usize,
 }
 
@@ -25,17 +25,17 @@ pub struct Sent {
 pub struct Script(VecDeque<Sent>);
 
 impl Script {
-    /// From what was sent, in the order of time.
+    /// Repeats `sent`, which is in the order of time.
     pub fn new(sent: impl IntoIterator<Item = Sent>) -> Self {
         Self(sent.into_iter().collect())
     }
 
-    /// When the next one begins.
+    /// When the next transmission begins.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.0.front().map(|sent| sent.at)
     }
 
-    /// The transmission that begins now.
+    /// The transmission that is due, if any.
     pub fn poll_shot(&mut self, now: Instant) -> Option<Shot> {
         let sent = self.0.pop_front_if(|sent| sent.at <= now)?;
         let frame = Record {

@@ -1,4 +1,4 @@
-//! One who sends: a stranger, or what one sent, repeated as noise.
+//! A source of hostile frames: a stranger, or a script that repeats one's transmissions as noise.
 
 use farhop_proto::base::{Instant, ReceivedFrame};
 
@@ -7,9 +7,9 @@ use super::{Script, Shot, Stranger};
 /// Where hostile frames come from.
 #[derive(Debug)]
 pub enum Source {
-    /// A stranger at work.
+    /// A live stranger.
     Live(Box<Stranger>),
-    /// The transmissions of one, with nothing in them.
+    /// The transmissions of a stranger, without their contents.
     Noise(Script),
 }
 
@@ -22,7 +22,7 @@ impl Source {
         }
     }
 
-    /// What it sends, if that is due.
+    /// The frame that it sends, if one is due.
     pub fn poll_shot(&mut self, now: Instant) -> Option<Shot> {
         match self {
             Self::Live(stranger) => stranger.poll_shot(now),
@@ -30,7 +30,7 @@ impl Source {
         }
     }
 
-    /// What its radio heard.
+    /// Takes a frame that its radio heard.
     pub fn handle_frame(&mut self, now: Instant, frame: &ReceivedFrame) {
         if let Self::Live(stranger) = self {
             stranger.handle_frame(now, frame);

@@ -11,25 +11,25 @@ use super::memory::Memory;
 use super::revoked::{OldKey, Revoked};
 use super::{Record, Shot, air_time};
 
-/// How long it waits where it has nothing to send yet.
+/// How long it waits if it has nothing to send yet.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Length of a frame before the first one, for the first gap.
+/// Frame length that the gap before the first frame is based on.
 const TYPICAL: Duration = Duration::from_millis(1);
 
-/// What a stranger must know.
+/// Everything that a stranger is built from.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What the scenario says of it.
+    /// Its configuration in the scenario.
     pub config: AdversaryConfig,
     /// PHY of its radio.
     pub phy: Phy,
-    /// The rate that most frames have.
+    /// The rate that most of its frames have.
     pub rate: Bitrate,
-    /// The nodes under whose names it speaks; at least one.
+    /// The nodes that it impersonates; at least one.
     pub nodes: Vec<NodeId>,
-    /// Their addresses.
+    /// Address plan of the nodes.
     pub addresses: AddressPlan,
-    /// What comes with a key that was trusted once, where nodes have keys.
+    /// Key material that was trusted once, if nodes have keys.
     pub old_key: Option<OldKey>,
 }
 
@@ -76,7 +76,7 @@ impl Stranger {
         }
     }
 
-    /// What the scenario says of it.
+    /// Its configuration in the scenario.
     pub fn config(&self) -> &AdversaryConfig {
         &self.config
     }
@@ -102,7 +102,7 @@ impl Stranger {
         self.next_at
     }
 
-    /// The frame that goes out now, if it is time for one.
+    /// The frame that it sends now, if one is due.
     pub fn poll_shot(&mut self, now: Instant) -> Option<Shot> {
         if self.next_at.is_none_or(|at| at > now) {
             return None;
@@ -121,7 +121,7 @@ impl Stranger {
         Some(Shot { kind: Some(kind), frame, air_time })
     }
 
-    /// A frame of one of the kinds for which there is one, all of them equally often.
+    /// A frame of a random kind, equally likely among those that can be made now.
     fn choose(&mut self, now: Instant) -> Option<(AdversaryKind, Record)> {
         let mut kinds = self.config.kinds.clone();
         while !kinds.is_empty() {
@@ -151,7 +151,7 @@ impl Stranger {
         .map(own_bytes)
     }
 
-    /// The last frame, one of the last, or any of the past; under its own rate.
+    /// The last frame, a recent one, or any earlier one, at its own rate.
     fn replay(&mut self) -> Option<Record> {
         let rng = &mut self.rng;
         match rng.below(4) {
@@ -165,7 +165,7 @@ impl Stranger {
     fn bit_flip(&mut self) -> Option<Record> {
         let mut record = self.replay().filter(|record| !record.payload.is_empty())?;
         let mut payload = BytesMut::from(&record.payload[..]);
-        // Different bits, so that none is turned back.
+        // Distinct bits, so that none is flipped back.
         let bits = payload.len() as u64 * 8;
         let count = (1 + self.rng.below(3)).min(bits);
         let first = self.rng.below(bits);
@@ -178,7 +178,7 @@ impl Stranger {
         Some(record)
     }
 
-    /// A message of a handshake, to whom it was for or to somebody else.
+    /// A recorded handshake message, to its receiver or with other ends.
     fn handshake(&mut self) -> Option<Record> {
         let mut record = self.memory.handshake(&mut self.rng)?.clone();
         if self.rng.chance(0.5) {
@@ -198,12 +198,12 @@ impl Stranger {
     }
 }
 
-/// Bytes that are nobody else's: a driver knows a hostile frame by where they stand.
+/// Copies the payload: drivers recognize a hostile frame by the address of its payload in memory.
 fn own_bytes(record: Record) -> Record {
     Record { payload: Bytes::copy_from_slice(&record.payload), ..record }
 }
 
-/// The silence behind a frame: exponential, so that the frame's share of both is the duty.
+/// The silence after a frame: exponential, so that on average the frame's share of both is `duty`.
 fn gap(frame: Duration, duty: f64, rng: &mut Rng) -> Duration {
     let mean = frame.mul_f64((1.0 - duty) / duty);
     // 1 - u lies in (0, 1], so that the logarithm is finite.
@@ -293,7 +293,7 @@ mod tests {
             let kind = shot.kind.expect("no script");
             *counts.entry(kind).or_default() += 1;
             let Record { payload, protocol, .. } = &shot.frame;
-            // A frame that was heard is one byte over and over, behind its first.
+            // The frames that were heard repeat one byte after their first byte.
             let differing =
                 payload[1..].iter().map(|byte| (byte ^ payload[payload.len() / 2]).count_ones());
             match kind {

@@ -1,15 +1,15 @@
-//! Hostile frames on their way, so that their receptions can be told from those of others.
+//! Hostile frames on their way, to tell their receptions from those of other frames.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use farhop_proto::base::{Duration, Instant, ReceivedFrame};
 
-/// The longest that a frame is on its way after it left, for forgetting it then.
+/// How long after its end a frame is forgotten: it arrives sooner.
 const ON_ITS_WAY: Duration = Duration::from_millis(20);
 
-/// Hostile frames on their way. They bear no mark on the air: each is known by where its bytes
-/// stand in memory, which is nowhere else while it is under way.
+/// Hostile frames on their way. They are not marked on the air: a frame is recognized by the
+/// address of its payload in memory, which is unique while the payload is kept here.
 #[derive(Debug, Default)]
 pub struct UnderWay(VecDeque<HostileFrame>);
 
@@ -28,14 +28,14 @@ impl UnderWay {
         self.0.push_back(HostileFrame { until, payload, is_accepted: false });
     }
 
-    /// Which one a reception is of; `None` for frames of nodes.
+    /// The position of the hostile frame that was received; `None` if the frame is a node's.
     pub fn position(&self, frame: &ReceivedFrame) -> Option<usize> {
         let place = |payload: &Bytes| (payload.as_ptr(), payload.len());
         let is_same = |hostile: &HostileFrame| place(&hostile.payload) == place(&frame.payload);
         (!frame.payload.is_empty()).then(|| self.0.iter().position(is_same))?
     }
 
-    /// Somebody took one for true. Returns whether it is the first to do so.
+    /// A node accepted a frame. Returns whether it is the first to do so.
     pub fn on_accepted(&mut self, position: usize) -> bool {
         !std::mem::replace(&mut self.0[position].is_accepted, true)
     }

@@ -1,4 +1,4 @@
-//! From a plan to the medium: which scenario key becomes which setting of a radio or the air.
+//! Builds the medium from a plan: which scenario key becomes which setting of a radio or the air.
 
 use farhop_proto::base::{Bitrate, Dbm, NodeId, RadioId};
 use farhop_proto::stack::{EifsConfig, InterferenceConfig, NodePlan, Plan, RadioPlan, Scenario};
@@ -7,7 +7,7 @@ use super::losses::loss_model;
 use super::mac;
 use crate::radio::{AirLink, ChipConfig, EifsRule, Interference, MediumConfig};
 
-/// The radios and the air between them, as a scenario describes them.
+/// The radios of a scenario and the air between them.
 pub fn medium_config(scenario: &Scenario, plan: &Plan) -> MediumConfig {
     let mut radios = Vec::new();
     let mut first_radio = Vec::with_capacity(plan.nodes.len());

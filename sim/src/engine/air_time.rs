@@ -1,4 +1,4 @@
-//! What the time of a radio went into, for the report of each of its links.
+//! How the radios spent their time, for the report of each link.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,12 @@ use farhop_proto::link::{AirShares, LinkStatus, NeighbourStatus};
 use super::report::{AirReport, LinkReport};
 use crate::radio::LinkAir;
 
-/// What the radios know of air time that link protocols do not: answers of the MAC, and what
-/// collided.
+/// Air time that radios know of and link protocols do not: answers of the MAC, and collisions.
 #[derive(Debug, Default)]
 pub struct LinkTimes {
-    /// By the radio that sent them: to whom answers went, and their air time.
+    /// By the radio that sent the answers: the node that got them, and their air time.
     answered: BTreeMap<(NodeId, RadioId), Vec<(NodeId, Duration)>>,
-    /// By the radio that sent the frames, and by the node they were for.
+    /// By the radio that sent the frames, and the node that they were for.
     collided: BTreeMap<(NodeId, RadioId, NodeId), Duration>,
 }
 
@@ -30,8 +29,8 @@ impl FromIterator<LinkAir> for LinkTimes {
 }
 
 impl LinkTimes {
-    /// One direction of a link as the sender's link protocol and radio saw it. `names` are those of
-    /// the sender and of the neighbour.
+    /// The report of one direction of a link, from the view of the sender's link protocol and
+    /// radio. `names` are those of the sender and of the neighbour.
     pub fn link_report(
         &self,
         own: NodeId,
@@ -51,7 +50,7 @@ impl LinkTimes {
         }
     }
 
-    /// Shares of a run's time. What collided is not counted as data as well.
+    /// Shares of a run's time. Frames that collided do not count as data too.
     fn shares(
         &self,
         own: NodeId,

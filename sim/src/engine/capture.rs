@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::decisions::Decision;
 use crate::radio::{Arrival, Medium, Mpdu, Transmission, TransmissionKind};
 
-/// Every transmission and every decision of a layer as a JSON line.
+/// Writes every transmission and every decision of a layer as a JSON line.
 pub(super) struct TraceWriter<'a> {
     out: Box<dyn Write + 'a>,
     /// Index of the radio of the first stranger; those of the others follow.
@@ -34,7 +34,7 @@ pub(super) struct TraceWriter<'a> {
 struct TraceLine<'a> {
     start_us: f64,
     end_us: f64,
-    /// The node that sends it; of a frame of a stranger, the node that it claims to be from.
+    /// The sending node; for a frame of a stranger, the node that it claims to be from.
     from: NodeId,
     #[serde(skip_serializing_if = "Option::is_none")]
     stranger: Option<&'a str>,
@@ -104,28 +104,29 @@ fn line_to(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// What one node hears and sends, as pcapng: of the frames of others those that a radio of it has
-/// locked on to, marked where they failed their check.
+/// Writes what one node hears and sends as pcapng. Frames of others are included if a radio of the
+/// node locked on to them, and marked if they failed their check.
 pub(super) struct Capture<'a> {
     out: PcapNgWriter<io::BufWriter<Box<dyn Write + 'a>>>,
     node: NodeId,
-    /// Every radio of the network by its index on the medium.
+    /// Every radio of the network, by its index on the medium.
     stations: Vec<Station>,
-    /// A-MPDUs so far.
+    /// A-MPDUs captured so far.
     ampdus: u32,
-    /// What is on its way, by its time and its number: what comes from far away comes later.
+    /// Transmissions on their way, by the time at which they begin at the node and their number:
+    /// those from far away begin later.
     waiting: BTreeMap<(Instant, u64), Waiting>,
     transmissions: u64,
 }
 
-/// A transmission that ends at the node in some time.
+/// A transmission that has not been written yet.
 struct Waiting {
-    /// Its radio, and when it sent it.
+    /// The sender's radio, and when it began to send.
     from: (usize, Instant),
     until: Instant,
     /// A packet for each MPDU.
     packets: Vec<Vec<u8>>,
-    /// A bit for each of them that passed its check; nothing as long as no radio has heard of it.
+    /// A bit for each packet that passed its check; `None` until a radio of the node reports it.
     decoded: Option<u64>,
 }
 
@@ -154,12 +155,12 @@ impl<'a> Capture<'a> {
         Ok(Self { out, node: node.node, stations, ampdus: 0, waiting, transmissions: 0 })
     }
 
-    /// The node that it is of.
+    /// The node that captures.
     pub(super) fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Adds what goes on air, if the node may hear it.
+    /// Adds a transmission, if the node may hear it.
     pub(super) fn add(&mut self, transmission: &Transmission, medium: &Medium) {
         let sender = (transmission.radio, transmission.rate);
         let Some((delay, signal)) = medium.heard_at(self.node, sender) else { return };
@@ -189,14 +190,14 @@ impl<'a> Capture<'a> {
             from: (transmission.radio, transmission.start),
             until: transmission.end + delay,
             packets: (0..count.max(1)).map(packet).collect(),
-            // Nobody has to hear what the node itself sends.
+            // The node's own transmissions need no reception.
             decoded: signal.is_none().then_some(u64::MAX),
         };
         self.waiting.insert((at, self.transmissions), waiting);
         self.transmissions += 1;
     }
 
-    /// Takes what a radio of the node has made of a transmission that was added before.
+    /// Takes how a radio of the node received a transmission that was added before.
     pub(super) fn on_arrival(&mut self, arrival: Arrival) {
         let Arrival { from, start, decoded } = arrival;
         let mut all = self.waiting.values_mut();
@@ -205,8 +206,8 @@ impl<'a> Capture<'a> {
         }
     }
 
-    /// Writes what has ended before a time, of which all arrivals are known, and nothing that began
-    /// after what has not.
+    /// Writes transmissions in the order of their starts, up to the first that ends at `limit` or
+    /// later: all arrivals before that are known.
     pub(super) fn write_until(&mut self, limit: Instant) -> io::Result<()> {
         while let Some(first) = self.waiting.first_entry()
             && first.get().until < limit
@@ -235,7 +236,7 @@ impl<'a> Capture<'a> {
         Ok(())
     }
 
-    /// What goes on beyond the end is not captured.
+    /// Ends the capture. Transmissions that last beyond `end` are left out.
     pub(super) fn finish(mut self, end: Instant) -> io::Result<()> {
         self.waiting.retain(|_, waiting| waiting.until <= end);
         self.write_until(Instant::MAX)?;
@@ -246,7 +247,7 @@ impl<'a> Capture<'a> {
 /// Appends the bytes of a transmission, or of one of its MPDUs, from the MAC header on, without
 /// check sequence.
 fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, place: usize, stations: &[Station]) {
-    // A stranger's radio is none of the stations; its frames say whose they claim to be.
+    // Radios of strangers are not among the stations; their frames name the sender that they claim.
     let from = stations.get(transmission.radio).copied().unwrap_or((transmission.from, RadioId(0)));
     let duration_us = transmission.nav.as_nanos().div_ceil(1_000).min(32_767) as u16;
     let to = transmission.to().map(|to| (to, RadioId(0)));

@@ -1,17 +1,17 @@
-//! A node's own clock against the true time.
+//! The clock of a node, against true time.
 
 use farhop_proto::base::{Duration, Instant};
 use farhop_proto::stack::ClockConfig;
 
-/// Where every clock stands at the true time zero, before its offset: far enough from its own zero
-/// that no offset of a scenario leads before it.
+/// Local time of every clock at true time zero, before its offset: late enough that no offset of a
+/// scenario leads before local time zero.
 const EPOCH_NANOS: i64 = 1_000_000_000 * 1_100_000;
 
 /// A clock with an offset and a constant rate error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     start: u64,
-    /// Local nanoseconds in a billion true ones.
+    /// Local nanoseconds in a billion true nanoseconds.
     rate: u64,
 }
 
@@ -52,7 +52,8 @@ impl Clock {
     }
 }
 
-/// A distribution given by points `[fraction, microseconds]`, linear between them.
+/// A distribution given by points `[fraction, microseconds]`, with linear interpolation between
+/// them.
 #[derive(Clone, Debug)]
 pub(super) struct Quantiles(Vec<[f64; 2]>);
 
@@ -65,7 +66,7 @@ impl Quantiles {
         self.0.is_empty()
     }
 
-    /// The value at a fraction of the distribution.
+    /// The quantile at `fraction`.
     pub(super) fn at(&self, fraction: f64) -> Duration {
         let mut last = [0.0, self.0.first().map_or(0.0, |point| point[1])];
         for point in &self.0 {

@@ -1,4 +1,4 @@
-//! What the layers of the nodes decided, for the trace.
+//! Collects the decisions of the nodes' layers, for the trace.
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 /// One decision.
 pub(super) struct Decision {
-    /// The true time.
+    /// True time.
     pub(super) at: Instant,
     pub(super) node: NodeId,
-    /// As the layer tells it: an object with its name at `event`.
+    /// The layer's record: an object with its name in `event`.
     pub(super) event: Value,
 }
 
-/// Decisions that nobody has written down yet, and who decides now.
+/// Decisions that have not been written yet, and the node and time of the next ones.
 pub(super) struct Decisions {
     now: Instant,
     node: NodeId,
@@ -28,7 +28,7 @@ impl Default for Decisions {
 }
 
 impl Decisions {
-    /// What comes from now on is of the node with index `node`, at the true time `now`.
+    /// Attributes the decisions that follow to the node with index `node`, at the true time `now`.
     pub(super) fn of(&mut self, node: usize, now: Instant) -> &mut dyn Trace {
         (self.now, self.node) = (now, NodeId(node as u16 + 1));
         self

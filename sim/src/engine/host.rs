@@ -1,4 +1,4 @@
-//! A host that is late: processes that wake up after their timers, and frames that take their time
+//! Late hosts: processes that wake up after their timers, and frames that take time from the host
 //! to the radio.
 
 use std::collections::VecDeque;
@@ -8,14 +8,14 @@ use farhop_proto::stack::{NodePlan, RadioPlan};
 
 use super::clock::Quantiles;
 
-/// The host of a node, if it is late in any way.
+/// The delays of a node's host.
 pub(super) struct Host {
     pub(super) rng: Rng,
-    /// For each radio; nothing where none of them waits for its host.
+    /// For each radio; empty if no radio waits for its host.
     departures: Vec<Departures>,
 }
 
-/// Frames on their way from the host to a radio.
+/// Frames on their way from the host to one radio.
 struct Departures {
     delay: Quantiles,
     frames: VecDeque<(Instant, FrameDown)>,
@@ -23,7 +23,7 @@ struct Departures {
 }
 
 impl Host {
-    /// The host of a node; none if it is never late.
+    /// The host of a node; `None` if it is never late.
     pub(super) fn build(node: &NodePlan, is_woken_late: bool, seed: Seed) -> Option<Box<Self>> {
         let departures = |radio: &RadioPlan| Departures {
             delay: Quantiles::build(radio.config.departure.points()),
@@ -39,17 +39,17 @@ impl Host {
         })
     }
 
-    /// Frames on their way to a radio of the node.
+    /// Number of frames on their way to a radio of the node.
     pub(super) fn frames(&self, radio: usize) -> usize {
         self.departures.get(radio).map_or(0, |waiting| waiting.frames.len())
     }
 
-    /// Whether frames are under way to a radio for some time.
+    /// Whether frames take time to get to a radio.
     pub(super) fn delays(&self, radio: usize) -> bool {
         self.departures.get(radio).is_some_and(|waiting| !waiting.delay.is_zero())
     }
 
-    /// Takes a frame for a radio that it delays. Frames do not overtake each other.
+    /// Delays a frame for a radio. Frames do not overtake each other.
     pub(super) fn handle_frame(&mut self, now: Instant, radio: usize, frame: FrameDown) {
         let waiting = &mut self.departures[radio];
         let at = now + waiting.delay.at(self.rng.uniform());
@@ -57,7 +57,7 @@ impl Host {
         waiting.frames.push_back((waiting.last, frame));
     }
 
-    /// Gives the next frame that has come to its radio, and the radio.
+    /// The next frame that has reached its radio, and the index of the radio at the node.
     pub(super) fn poll_frame(&mut self, now: Instant) -> Option<(usize, FrameDown)> {
         self.departures.iter_mut().enumerate().find_map(|(radio, waiting)| {
             let (_, frame) = waiting.frames.pop_front_if(|frame| frame.0 <= now)?;
@@ -65,7 +65,7 @@ impl Host {
         })
     }
 
-    /// When the next frame comes to its radio.
+    /// When the next frame reaches its radio.
     pub(super) fn poll_timeout(&self) -> Instant {
         let first = self.departures.iter().filter_map(|waiting| waiting.frames.front());
         first.fold(Instant::MAX, |next, (at, _)| next.min(*at))

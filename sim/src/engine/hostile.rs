@@ -1,5 +1,5 @@
-//! Strangers at work in a world: they hear, they send, and it is counted what the nodes took from
-//! them.
+//! The strangers of a simulated network: feeds them what they hear, sends their frames, and counts
+//! what the nodes accept.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use super::report::{AdversaryReport, Counters, OWN_NAME};
 use crate::adversary::{Genuine, Placed, Script, Sent, Shot, Source, UnderWay};
 use crate::radio::{Injected, Medium};
 
-/// Whose a frame is that a node heard.
+/// Origin of a frame that a node heard.
 #[derive(Clone, Copy)]
 pub(super) enum Heard {
     Genuine,
     Hostile {
         position: usize,
-        /// It is, bit by bit, a frame of a node that this one had missed.
+        /// It is an exact copy of a node's frame that this node had missed.
         is_missed_copy: bool,
     },
 }
 
 /// The strangers of a run.
 pub(super) struct Hostile {
-    /// Index of the first one's radio; the others follow.
+    /// Index of the first stranger's radio; the others follow.
     first_radio: usize,
     sources: Vec<Source>,
     under_way: UnderWay,
-    /// What each sent, for a run with noise in its place.
+    /// What each stranger sent, to be repeated as noise in a second run.
     sent: Vec<Vec<Sent>>,
     count: u64,
     by_kind: BTreeMap<&'static str, u64>,
@@ -37,7 +37,7 @@ pub(super) struct Hostile {
 }
 
 impl Hostile {
-    /// `None` if there are none. With `scripts` the strangers only repeat those, as noise.
+    /// `None` if there are no strangers. With `scripts`, they only repeat those as noise.
     pub(super) fn build(
         placed: Vec<Placed>,
         scripts: Option<Vec<Script>>,
@@ -65,13 +65,13 @@ impl Hostile {
         }))
     }
 
-    /// When one of them next sends.
+    /// When a stranger next sends.
     pub(super) fn poll_timeout(&self) -> Instant {
         let next = self.sources.iter().filter_map(Source::poll_timeout).min();
         next.unwrap_or(Instant::MAX)
     }
 
-    /// Sends what is due.
+    /// Sends the frames that are due.
     pub(super) fn handle_timeout(&mut self, now: Instant, medium: &mut Medium) {
         for (index, source) in self.sources.iter_mut().enumerate() {
             let Some(shot) = source.poll_shot(now) else { continue };
@@ -97,25 +97,25 @@ impl Hostile {
         }
     }
 
-    /// Takes what the radio of a stranger heard.
+    /// Gives a stranger a frame that its radio heard.
     pub(super) fn handle_heard(&mut self, now: Instant, radio: usize, frame: &ReceivedFrame) {
         self.genuine.on_sent(frame);
         self.sources[radio - self.first_radio].handle_frame(now, frame);
     }
 
-    /// A node hears a frame under its own name, and its radio drops that.
+    /// Counts a frame with the receiver's own node as its sender, which the radio drops.
     pub(super) fn on_own_name(&mut self) {
         self.own_name += 1;
     }
 
-    /// A node without keys hears a frame, and takes it.
+    /// A node without keys hears a frame, and accepts it.
     pub(super) fn on_heard_without_keys(&mut self, frame: &ReceivedFrame) {
         if let Some(position) = self.under_way.position(frame) {
             self.on_accepted(position);
         }
     }
 
-    /// A node with keys hears a frame.
+    /// A node with keys hears a frame. Returns where the frame is from.
     pub(super) fn on_heard_by(&mut self, node: usize, frame: &ReceivedFrame) -> Heard {
         match self.under_way.position(frame) {
             Some(position) => {
@@ -129,7 +129,7 @@ impl Hostile {
         }
     }
 
-    /// The keys of the node let a frame through that it had just heard.
+    /// The keys of a node let the frame pass that it just heard.
     pub(super) fn on_believed(&mut self, heard: Heard) {
         match heard {
             Heard::Genuine => {}
@@ -142,7 +142,7 @@ impl Hostile {
         self.accepted += u64::from(self.under_way.on_accepted(position));
     }
 
-    /// What they did so far. Takes what was sent, for noise in its place.
+    /// The counts so far, for the report.
     pub(super) fn report(&self) -> AdversaryReport {
         let counter = |(kind, count): (&&'static str, &u64)| ((*kind).into(), *count);
         let mut rejected = Counters::new();
@@ -159,7 +159,7 @@ impl Hostile {
         }
     }
 
-    /// What each of them sent, to be repeated as noise.
+    /// Takes what each of them sent, to be repeated as noise.
     pub(super) fn take_scripts(&mut self) -> Vec<Script> {
         self.sent.drain(..).map(Script::new).collect()
     }

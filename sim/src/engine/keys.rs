@@ -1,4 +1,4 @@
-//! Keys of nodes that exist for one run: they follow from its seed, and are secrets from nobody.
+//! Keys of nodes for one run. They follow from its seed, so they are no secret.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use farhop_proto::stack::{NodePlan, Plan};
 
 use crate::adversary::OldKey;
 
-/// Nodes of which a stranger has the public keys, at most.
+/// The most nodes whose public keys a stranger with an old key has.
 const STRANGERS_KEYS: usize = 32;
 
 fn bytes(seed: Seed, node: NodeId, what: &str) -> [u8; 32] {
@@ -26,7 +26,8 @@ fn identity(seed: Seed, node: NodeId) -> Identity {
     Identity::from_secret(bytes(seed, node, "key"))
 }
 
-/// The keys of all nodes, where they are protected and must know each other's from afar.
+/// The public keys of all nodes, if frames are protected and routing floods, so that nodes must
+/// know keys from afar.
 pub(super) fn of_all(plan: &Plan, seed: Seed) -> Option<Arc<BTreeMap<NodeId, PublicKey>>> {
     let first = plan.nodes.first()?;
     let is_needed = first.security.is_some() && first.stack.routing.floods();
@@ -34,8 +35,8 @@ pub(super) fn of_all(plan: &Plan, seed: Seed) -> Option<Arc<BTreeMap<NodeId, Pub
     is_needed.then(|| Arc::new(plan.nodes.iter().map(key).collect()))
 }
 
-/// How the frames of a node are protected, if they are. Without the keys of all nodes it has those
-/// of its neighbours.
+/// The security settings of a node; `None` if its frames are not protected. Without the keys of
+/// `all` nodes it knows those of its neighbours.
 pub(super) fn secure(
     plan: &NodePlan,
     seed: Seed,
@@ -55,7 +56,7 @@ pub(super) fn secure(
     })
 }
 
-/// What a stranger has who was once trusted, where frames are protected.
+/// Key material of a stranger that was once trusted; `None` if frames are not protected.
 pub(super) fn old_key(plan: &Plan, seed: Seed) -> Option<OldKey> {
     let security = plan.nodes.first()?.security.as_deref()?.clone();
     let key = |node: &NodePlan| (node.node, identity(seed, node.node).public());

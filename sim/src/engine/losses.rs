@@ -1,5 +1,5 @@
-//! Losses between a scenario, the medium and files: what a link is to lose, and a recording of what
-//! it lost (`farhop_proto::stack::LossTrace` has the format).
+//! Losses: builds the loss processes of a scenario's links, and records what links lost (the format
+//! is that of `farhop_proto::stack::LossTrace`).
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ fn millis(ms: f64) -> Duration {
     Duration::from_secs_f64(ms / 1e3)
 }
 
-/// The loss process of a link.
+/// The loss model of a link.
 ///
 /// Panics if the scenario has problems.
 pub(super) fn loss_model(config: &LossConfig) -> LossModel {
@@ -101,12 +101,12 @@ fn drift_model(config: &DriftConfig) -> Drift {
     }
 }
 
-/// Writes what becomes of the frames of each link.
+/// Writes the fates of the frames of each link.
 pub(super) struct LossRecorder<'a> {
     out: io::BufWriter<Box<dyn Write + 'a>>,
-    /// The names of the nodes, by radio.
+    /// The names of the radios' nodes, with the number of a radio that is not the first.
     radios: Vec<String>,
-    /// The links that were written of, and their last times.
+    /// The links in the recording, and the time of their last entry.
     links: BTreeMap<(usize, usize), Instant>,
 }
 
@@ -127,7 +127,7 @@ impl<'a> LossRecorder<'a> {
     pub(super) fn add(&mut self, record: &FateRecord) -> io::Result<()> {
         let FateRecord { from, to, at, fate } = *record;
         let (Some(sender), Some(hearer)) = (self.radios.get(from), self.radios.get(to)) else {
-            // A stranger's, which no scenario can name.
+            // The frame of a stranger, which no scenario can name.
             return Ok(());
         };
         self.links.insert((from, to), at);

@@ -1,14 +1,14 @@
-//! The MAC of a radio, as its settings describe it.
+//! MAC settings of a radio from the scenario.
 
 use farhop_proto::base::{AccessCategory, Duration, NodeId, RadioSpec};
 use farhop_proto::stack::{AccessConfig, RadioConfig};
 
 use crate::radio::{AcParams, ChipConfig};
 
-/// Frames that a simulated chip keeps waiting, as a driver's hardware queue does.
+/// Frames that a simulated chip queues, like the hardware queue behind a driver.
 const CHIP_FRAMES: usize = 8;
 
-/// A radio with the rules by which it contends, announces, aggregates and chooses its rate.
+/// The chip of a radio with its settings for contention, protection, aggregation and rate control.
 pub(super) fn chip(config: &RadioConfig, node: NodeId, spec: &RadioSpec) -> ChipConfig {
     let chip = ChipConfig::new(node, spec.id, spec.phy);
     let aggregate = chip.aggregate.min(usize::from(config.aggregate));
@@ -28,13 +28,13 @@ pub(super) fn chip(config: &RadioConfig, node: NodeId, spec: &RadioSpec) -> Chip
         aggregate,
         rate_control: config.rate_control,
         link_overhead: config.link_overhead,
-        // One aggregate on the air, and the next one behind it.
+        // Room for one aggregate on the air and one waiting.
         queue_frames: if aggregate > 1 { CHIP_FRAMES.max(2 * aggregate) } else { CHIP_FRAMES },
         ..chip
     }
 }
 
-/// The parameters of an access category with what the settings change.
+/// The parameters of an access category, with the changes of the scenario.
 fn params(standard: AcParams, config: &AccessConfig) -> AcParams {
     let AcParams { aifsn, cw_min, cw_max, txop } = standard;
     AcParams {

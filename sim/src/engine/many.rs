@@ -1,4 +1,4 @@
-//! Many runs on all cores: one thread to a run, so that each is what it would be alone.
+//! Many runs on all cores, each on a single thread, so that its result is the same as alone.
 
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -10,32 +10,32 @@ use farhop_proto::stack::Scenario;
 use super::report::Report;
 use super::run::{RunError, RunOptions, run};
 
-/// A number of runs.
+/// A number of runs to be done.
 pub struct Many<'a> {
     /// How many there are.
     pub runs: usize,
-    /// Threads; one for each core if it is zero.
+    /// Threads to run on; 0 means one for each core.
     pub threads: usize,
-    /// The scenario and the seed of a run.
+    /// The scenario and the seed of the run with this index.
     pub job: &'a (dyn Fn(usize) -> (Scenario, u64) + Sync),
-    /// Told the simulated time of all runs together, in seconds, now and then; everything ends
-    /// early when it returns false.
+    /// Called now and then with the simulated time of all runs together, in seconds; if it returns
+    /// false, all runs end early.
     pub progress: &'a (dyn Fn(f64) -> bool + Sync),
 }
 
-/// Takes what came of a run.
+/// Called with the index and the result of each run that ends.
 pub type Finished<'a> = dyn FnMut(usize, Result<Report, RunError>) + Send + 'a;
 
 impl Many<'_> {
-    /// Threads that it runs on.
+    /// The number of threads that it runs on.
     pub fn threads(&self) -> usize {
         let cores = || thread::available_parallelism().map_or(1, NonZero::get);
         let wanted = if self.threads == 0 { cores() } else { self.threads };
         wanted.clamp(1, self.runs.max(1))
     }
 
-    /// Runs them all, begun in their order, and hands each to `finished` as it ends, one at a time.
-    /// Runs that were ended early are not handed over.
+    /// Does all runs, started in their order, and passes each to `finished` when it ends, one at a
+    /// time. Runs that are interrupted are left out.
     pub fn run(&self, finished: &mut Finished<'_>) {
         let next = AtomicUsize::new(0);
         let simulated_ms = AtomicU64::new(0);

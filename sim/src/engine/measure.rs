@@ -1,4 +1,4 @@
-//! From the state of a world at its end to the report.
+//! Builds the report from the state of a world at its end.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::traffic::{Flow, Traffic};
 use super::world::{Node, World, is_told_overheard};
 use crate::radio::{ChipStats, Medium};
 
-/// The report, for which the world is taken apart piece by piece: of a large network both would be
-/// much to keep at one time.
+/// Builds the report, and frees the world piece by piece meanwhile: of a large network, both
+/// together would need much memory.
 pub(super) fn report(
     scenario: &Scenario,
     world: World,
@@ -38,7 +38,7 @@ pub(super) fn report(
     drop(medium);
     let flows = traffic.flows.iter().enumerate().map(|(index, flow)| {
         let mbps = |(number, bytes): (u64, &Vec<u64>)| {
-            // The last may be shorter than the others.
+            // The last bin may be shorter than the others.
             let length = (end - (Instant::ZERO + bin * number)).min(bin);
             bytes[index] as f64 * 8.0 / length.as_secs_f64() / 1e6
         };
@@ -72,14 +72,14 @@ pub(super) fn report(
     Report { flows, links, nodes, adversary, ..report }
 }
 
-/// Adds the frames that the keys of a node refused, by reason.
+/// Adds a node's counts of frames that its keys refused, by reason.
 pub fn add_rejected(sum: &mut Counters, status: &StackStatus) {
     for (reason, count) in status.security.iter().flat_map(|security| &security.rejected) {
         *sum.entry(reason.clone()).or_default() += count;
     }
 }
 
-/// The counters of all radios of a node together.
+/// Sums of the counters of all radios of a node.
 fn chip_stats(medium: &Medium, node: &Node) -> ChipStats {
     node.radios().fold(ChipStats::default(), |sum, radio| sum.plus(&medium.stats(radio)))
 }
@@ -112,7 +112,7 @@ pub fn flow_name(config: &farhop_proto::stack::FlowConfig) -> String {
     }
 }
 
-/// The transport of a flow with its congestion control, in reports.
+/// The transport of a flow and its congestion control, in reports.
 pub fn transport_name(config: &farhop_proto::stack::FlowConfig) -> String {
     match config.kind {
         FlowKind::Hop => "hop".into(),
@@ -122,7 +122,7 @@ pub fn transport_name(config: &farhop_proto::stack::FlowConfig) -> String {
     }
 }
 
-/// One node's counters.
+/// The report of one node: its drops, and the counters of its layers.
 pub fn node_report(name: &str, status: &StackStatus, chip: &ChipStats) -> NodeReport {
     let mut drops = Counters::new();
     for (cause, count) in status.link.drops.iter().chain(&status.routing.drops) {
@@ -142,7 +142,7 @@ pub fn node_report(name: &str, status: &StackStatus, chip: &ChipStats) -> NodeRe
     let counters = status.routing.counters.iter();
     routing.extend(counters.map(|(name, count)| (name.clone(), *count)));
     let top = [("sent", flows.sent), ("received", flows.received)];
-    // Only hosts send to groups: where none did, nothing is said of it.
+    // Only real hosts send multicast, so the counter is left out if it is zero.
     let groups = Some(("multicast", flows.multicast)).filter(|(_, count)| *count > 0);
     let top = top.into_iter().chain(groups);
     let mut layers = BTreeMap::from([

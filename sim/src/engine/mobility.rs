@@ -1,8 +1,8 @@
-//! Nodes that move (`rain.md` 6): where they are now, and who hears whom from there.
+//! Nodes that move (`rain.md` 6): their current places, and who hears whom from there.
 //!
-//! Links are brought up to date at an interval, not continuously: at 10 m/s and 100 ms a node is a
-//! metre farther than it seems. What nodes that stand hear of each other is taken from the plan and
-//! never computed again, and a pair that has a `[[link]]` keeps what that says.
+//! Links are updated at an interval, not continuously: at 10 m/s and 100 ms, a node is up to a
+//! metre away from where it seems to be. Links between nodes that stand still come from the plan
+//! and are never computed again, and a pair with a `[[link]]` keeps that link.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,15 @@ use farhop_proto::stack::{MobilityConfig, MobilityKind, NodeConfig, Plan, Scenar
 use super::losses::loss_model;
 use crate::radio::{AirLink, Medium, MediumConfig};
 
-/// The nodes that move, and the links of all that they meet.
+/// The nodes that move, and the links that change with them.
 pub(super) struct Mobility {
     space: Space,
-    /// The radio on the medium of each site of the space.
+    /// For each site of the space, the index of its radio on the medium.
     radios: Vec<usize>,
-    /// For each site, the links that do not change: those of the file, and between nodes that
-    /// stand.
+    /// For each site, the links that never change: those of the scenario file, and those between
+    /// nodes that stand still.
     constant: Vec<Vec<AirLink>>,
-    /// Pairs of sites that have a link in the file.
+    /// Pairs of sites that have a link in the scenario file.
     linked: BTreeSet<[usize; 2]>,
     movers: Vec<Mover>,
     is_mover: Vec<bool>,
@@ -35,13 +35,13 @@ struct Mover {
 
 /// How one node moves.
 enum Movement {
-    /// Along points of a second and a place.
+    /// Along points, each with its time in seconds and its place in metres.
     Path(Vec<(f64, [f64; 3])>),
     /// From one random point to the next.
     Walk(Walk),
 }
 
-/// A walk of `rain.md` 6: a pause, then straight to a random point.
+/// The random walk of `rain.md` 6: a pause, then straight to a random point.
 struct Walk {
     rng: Rng,
     area_m: [f64; 2],
@@ -49,12 +49,12 @@ struct Walk {
     speed_m_per_s: [f64; 2],
     from: [f64; 3],
     to: [f64; 3],
-    /// When the present walk begins and ends, in seconds.
+    /// When the current leg begins and ends, in seconds.
     span_s: [f64; 2],
 }
 
 impl Mobility {
-    /// The nodes of a scenario that move; `None` if all stand. `medium` is what the plan became.
+    /// The nodes of a scenario that move; `None` if none does. `medium` was built from `plan`.
     pub(super) fn build(
         scenario: &Scenario,
         plan: &Plan,
@@ -90,7 +90,8 @@ impl Mobility {
         Some(mobility)
     }
 
-    /// Sorts out which links never change. The first `of_file` are those of the file.
+    /// Picks out the links that never change. The first `of_file` links are those of the scenario
+    /// file.
     fn sort_links(&mut self, of_file: usize, links: &[AirLink]) {
         for (index, link) in links.iter().enumerate() {
             let site = |radio: usize| self.radios.binary_search(&radio).ok();
@@ -107,12 +108,12 @@ impl Mobility {
         }
     }
 
-    /// When the links are next brought up to date.
+    /// When the links are next updated.
     pub(super) fn poll_timeout(&self) -> Instant {
         self.next
     }
 
-    /// Moves the nodes to where they are now, and tells the medium who hears whom.
+    /// Moves the nodes to their current places, and updates the links on the medium.
     pub(super) fn handle_timeout(&mut self, now: Instant, medium: &mut Medium) {
         self.next = now + self.refresh;
         let mut near = Vec::new();
@@ -131,7 +132,7 @@ impl Mobility {
         }
     }
 
-    /// All links from a site now.
+    /// All current links from a site.
     fn links(&self, from: usize, candidates: &mut Vec<u32>) -> Vec<AirLink> {
         let mut links = self.constant[from].clone();
         candidates.clear();
@@ -155,7 +156,7 @@ impl Mobility {
     }
 }
 
-/// The common radio of each site, as the medium counts radios.
+/// The index on the medium of each site's radio, the first of its node.
 fn common_radios(plan: &Plan) -> Vec<usize> {
     let mut first = 0;
     let firsts: Vec<usize> = plan
@@ -189,7 +190,7 @@ impl Movement {
         }
     }
 
-    /// Where the node is at a second, which never goes back.
+    /// The place of the node at a time in seconds, which must not decrease.
     fn place(&mut self, second: f64) -> [f64; 3] {
         match self {
             Self::Path(points) => {
@@ -223,7 +224,7 @@ impl Walk {
         walk
     }
 
-    /// Begins the next walk where and when the last one ended.
+    /// Begins the next leg where and when the last one ended.
     fn set_out(&mut self) {
         let mut draw = |[low, high]: [f64; 2]| low + (high - low) * self.rng.uniform();
         let begin = self.span_s[1] + draw(self.pause_s);
@@ -272,7 +273,8 @@ mod tests {
             moved += step;
             last = here;
         }
-        // Speed U(1,10) drawn for each walk of about 400 m: slow walks last longest.
+        // The speed is uniform in 1 to 10 m/s for each leg of about 400 m, so slow legs last
+        // longest.
         assert!((1500.0..5000.0).contains(&moved), "{moved} m in 600 s");
     }
 }

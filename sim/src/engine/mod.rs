@@ -1,4 +1,4 @@
-//! Discrete events: a scenario in virtual time.
+//! The discrete-event simulator: runs a scenario in virtual time.
 
 mod air;
 mod air_time;

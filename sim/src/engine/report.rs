@@ -1,6 +1,6 @@
-//! The result of one run, the same from the simulator and from the lab.
+//! The result of one run, in the same form from the simulator and the lab.
 //!
-//! Every field says its unit in its name; what was not measured is `null`.
+//! Every field has its unit in its name; what was not measured is `null`.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ pub struct Report {
     pub scenario: String,
     /// Version of farhop.
     pub version: String,
-    /// What ran it: `"sim"` or `"lab"`.
+    /// What ran the scenario: `"sim"` or `"lab"`.
     pub driver: String,
     /// Seed of the run.
     pub seed: u64,
-    /// Length of the run, in seconds of its own time.
+    /// Length of the run, in seconds of simulated time.
     pub simulated_s: f64,
-    /// Time that the run took.
+    /// Wall-clock time that the run took, in seconds.
     pub wall_s: f64,
-    /// Events that the engine fired; 0 in the lab.
+    /// Events that the simulator fired; 0 in the lab.
     pub events: u64,
-    /// Frames that went on air, acknowledgements and repetitions included.
+    /// Frames on air, acknowledgements and repetitions included.
     pub frames_on_air: u64,
-    /// Hash over everything that went on air, in hexadecimal; none in the lab.
+    /// Hash over everything that was on air, in hexadecimal; none in the lab.
     pub trace_hash: Option<String>,
     /// Flows in the order of the scenario.
     pub flows: Vec<FlowReport>,
@@ -37,36 +37,38 @@ pub struct Report {
     pub links: Vec<LinkReport>,
     /// Nodes in the order of the scenario.
     pub nodes: Vec<NodeReport>,
-    /// How late the processes of a lab were; none in the simulator, which never is.
+    /// How late the processes of a lab were; none in the simulator, which is never late.
     pub lateness: Option<Lateness>,
-    /// What strangers did; none where a scenario has none.
+    /// What strangers did; none if the scenario has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adversary: Option<AdversaryReport>,
 }
 
-/// Why a radio drops a frame that bears the name of its own node: it would be a copy of what the
-/// node sent itself.
+/// Why a radio drops a frame with the address of its own node as the sender: it would be a copy of
+/// what the node sent itself.
 pub const OWN_NAME: &str = "own-name";
 
-/// What the strangers of a scenario did, all together.
+/// What all strangers of a scenario did together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AdversaryReport {
-    /// Frames that they sent.
+    /// Frames that strangers sent.
     pub sent: u64,
-    /// Those of them that a node took: that its keys let through or that ended a handshake, or
-    /// without keys that it heard at all.
+    /// Those of them that a node accepted: frames that its keys let through or that completed a
+    /// handshake; without keys, every frame that was heard.
     pub accepted: u64,
-    /// Exact copies of frames that their receiver had missed, and took now. No key can tell them
-    /// from those; a second copy would be accepted.
+    /// Exact copies of frames that their receiver had missed, accepted now. No key can tell such a
+    /// copy from the original; a second copy would count as accepted.
     pub relayed: u64,
-    /// What they sent, by kind.
+    /// Frames that strangers sent, by kind.
     pub by_kind: Counters,
-    /// Frames that the nodes refused, by reason; those of each other are among them. Keys see no
-    /// frame under the name of its own receiver ([`OWN_NAME`]): radios drop those.
+    /// Frames that the nodes refused, by reason, including frames of other nodes. Frames with the
+    /// receiver's own address as the sender are dropped by radios before keys see them
+    /// ([`OWN_NAME`]).
     pub rejected: Counters,
-    /// Goodput of all flows over what it is where the same transmissions, at the same times and
-    /// lengths, are mere noise; none where nothing is left of it then, or nobody tried. Two short
-    /// runs that differ in anything part ways, so it scatters: believe the mean of many seeds.
+    /// Goodput of all flows, divided by their goodput in a second run in which strangers'
+    /// transmissions are mere noise of the same times and lengths; none if that is zero, or there
+    /// was no second run. Two short runs diverge after any difference, so this ratio scatters:
+    /// average it over many seeds.
     pub honest_goodput_ratio: Option<f64>,
 }
 
@@ -81,53 +83,53 @@ pub struct FlowReport {
     pub to: String,
     /// Transport with its congestion control, for example `"tcp/reno"`.
     pub transport: String,
-    /// Payload handed to the network by the source, in bytes, each byte once; of a `udp` flow
-    /// without a rate in a lab with what its own node did not take.
+    /// Payload that the source handed to the network, in bytes, each byte counted once. In a lab, a
+    /// `udp` flow without a rate includes payload that its own node did not accept.
     pub sent_bytes: u64,
     /// Payload that the receiving application got, in bytes.
     pub delivered_bytes: u64,
-    /// Delivered payload over the time that the flow ran, in Mb/s.
+    /// Delivered payload over the measured time of the flow, in Mb/s.
     pub goodput_mbps: f64,
-    /// Fraction of datagrams that did not arrive (`udp`), 0 to 1, of those made twice the longest
-    /// delay before the end: others may be on their way. None in a lab without a rate.
+    /// Fraction of datagrams that did not arrive (`udp`), 0 to 1. Datagrams of the last moments,
+    /// twice the longest delay, may still be on their way: they count only if they or later ones
+    /// arrived. None in a lab without a rate.
     pub loss: Option<f64>,
     /// One-way delay, in milliseconds (`udp`).
     pub delay_ms: Option<Distribution>,
     /// Interarrival jitter after RFC 3550, in milliseconds (`udp`).
     pub jitter_ms: Option<Distribution>,
-    /// Segments sent again (`tcp`).
+    /// Retransmitted segments (`tcp`).
     pub retransmissions: Option<u64>,
-    /// How many bytes were to be carried, of a flow that has a number of them.
+    /// Length of the transfer in bytes, if the flow has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
-    /// How long all bytes of a file took, in seconds; none if they did not all come.
+    /// How long the whole transfer took, in seconds; none if it did not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_s: Option<f64>,
-    /// Objects of pages (`web`).
+    /// Objects of web pages (`web`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<ObjectsReport>,
     /// Quality of a call (`voip`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub voip: Option<VoipReport>,
-    /// When the flow began, in seconds.
+    /// When the flow started, in seconds.
     pub start_s: f64,
-    /// Length of a bin of `over_time_mbps`, in seconds; the last is shorter where the run ends in
-    /// it.
+    /// Length of a bin of `over_time_mbps`, in seconds; the last bin ends with the run.
     pub bin_s: f64,
     /// Goodput bin by bin from the start of the run, in Mb/s.
     pub over_time_mbps: Vec<f64>,
 }
 
-/// Objects of pages that began while the flow was measured.
+/// Objects of web pages that were requested while the flow was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ObjectsReport {
-    /// Objects that came whole.
+    /// Objects received completely.
     pub count: u64,
     /// Objects whose connection failed.
     pub failed: u64,
     /// Time from the first segment of a connection to the last byte of its object, in milliseconds.
     pub completion_ms: Option<Distribution>,
-    /// Pages that came whole.
+    /// Pages received completely.
     pub pages: u64,
     /// Time from the first request of a page to the last byte of its last object, in milliseconds.
     pub page_ms: Option<Distribution>,
@@ -140,11 +142,11 @@ pub struct VoipReport {
     pub r_factor: f64,
     /// Mean opinion score, 1 to 4.5.
     pub mos: f64,
-    /// Fraction of the packets that were not played, lost or late, 0 to 1.
+    /// Fraction of the packets that were not played, as they were lost or late, 0 to 1.
     pub loss: f64,
     /// Fraction of the packets that came too late for the playout buffer, 0 to 1.
     pub late: f64,
-    /// Delay from mouth to ear, in milliseconds.
+    /// Mouth-to-ear delay, in milliseconds.
     pub delay_ms: f64,
 }
 
@@ -162,11 +164,11 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The distribution of `samples`, which it sorts; none of nothing.
+    /// The distribution of `samples`, which it sorts; `None` if there are none.
     pub fn of(samples: &mut [f64]) -> Option<Self> {
         samples.sort_by(f64::total_cmp);
         let last = samples.len().checked_sub(1)?;
-        // Between two samples in proportion.
+        // Interpolates linearly between two samples.
         let at = |fraction: f64| {
             let place = fraction * last as f64;
             let (below, above) = (samples[place.floor() as usize], samples[place.ceil() as usize]);
@@ -186,17 +188,17 @@ pub struct LinkReport {
     pub to: String,
     /// Link protocol of the sender.
     pub protocol: String,
-    /// Loss of the frames of the whole run of which the sender's link knows what became of them, 0
-    /// to 1.
+    /// Loss of frames over the whole run, among those whose outcome the sender's link knows, 0 to
+    /// 1.
     pub loss: Option<f64>,
-    /// Last correction of the slot start by the peer's stamp, in microseconds.
+    /// Last correction of the slot start by a stamp of the peer, in microseconds.
     pub sync_error_us: Option<f64>,
-    /// In the simulator, where a link has slots and nodes are few: the largest time between the
-    /// end of the sender's slot, as it arrives, and the start of the receiver's own, in
-    /// microseconds of the true time, once both were in step for a second.
+    /// Only in the simulator, for links with slots and few nodes: the largest time between the
+    /// arrival of the end of the sender's slot and the start of the receiver's own, in microseconds
+    /// of true time, once both had been in step for a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot_error_us: Option<f64>,
-    /// Shares of the run's time that the sender's radio spent, 0 to 1.
+    /// How the sender's radio spent its time, as shares of the run, 0 to 1.
     pub air: AirReport,
 }
 
@@ -209,22 +211,21 @@ pub struct AirReport {
     pub retransmission: f64,
     /// Erasure code.
     pub coding: f64,
-    /// Answers of the MAC, which are acknowledgements and CTS, and acknowledgements of the link.
+    /// Answers of the MAC (acknowledgements and CTS), and acknowledgements of the link.
     pub acknowledgement: f64,
     /// Guards of send slots.
     pub guard: f64,
-    /// Own transmissions that collided at the receiver (their share of the ones above is here, not
-    /// there).
+    /// Own transmissions that collided at the receiver; their time is left out of the shares above.
     pub collision: f64,
-    /// What the same radio sent to its other neighbours, or to all.
+    /// Transmissions of the same radio to other neighbours or to all.
     #[serde(default)]
     pub others: f64,
-    /// The rest: listening, waiting, nothing to send.
+    /// The rest: listening, waiting, or nothing to send.
     pub idle: f64,
 }
 
 impl AirReport {
-    /// All but `idle`.
+    /// The sum of all shares but `idle`.
     pub fn used(&self) -> f64 {
         let Self { data, retransmission, coding, acknowledgement, guard, .. } = *self;
         data + retransmission + coding + acknowledgement + guard + self.collision + self.others
@@ -245,20 +246,20 @@ pub struct NodeReport {
 /// How late the processes of a lab were.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// Processes: the air and each daemon.
+    /// The processes: the air and each daemon.
     pub processes: Vec<ProcessLateness>,
     /// Slots in which a frame left after the slot's end.
     pub slots_overrun: u64,
     /// Send slots.
     pub slots: u64,
-    /// Processors that were busy with what is not of the lab, in the mean: such a lab can be in
-    /// time, but its hosts take longer to react.
+    /// Processors that were busy with programs outside of the lab, on average. Such a lab may be on
+    /// time, but its hosts react more slowly.
     #[serde(default)]
     pub others_cpu: Option<f64>,
-    /// Whether the run is not valid: over 1% of the wake-ups of a process were later than 1 ms, or
-    /// one was later than 1 s, or over 0.1% of the slots were overrun. A process that seldom waits
-    /// for a timer, as its packets wake it, is judged as if it had woken 50 times a second: one in
-    /// a hundred of the few that it has would be less than one.
+    /// Whether the run is invalid: over 1% of the wake-ups of a process were later than 1 ms, or
+    /// one was later than 1 s, or over 0.1% of the slots were overrun. A process that rarely waits
+    /// for a timer, as packets wake it, is judged as if it had woken 50 times a second; otherwise a
+    /// single late wake-up could exceed 1%.
     pub late: bool,
 }
 
@@ -269,14 +270,14 @@ pub struct ProcessLateness {
     pub name: String,
     /// Wake-ups by a timer.
     pub wakeups: u64,
-    /// Those later than 1 ms.
+    /// Wake-ups later than 1 ms.
     pub late_1ms: u64,
-    /// Those later than the guard of the slots.
+    /// Wake-ups later than the guard of the slots.
     pub late_guard: u64,
-    /// Those later than 1 s: as often it stood still.
+    /// Wake-ups later than 1 s: how often it stood still.
     #[serde(default)]
     pub late_1s: u64,
-    /// The latest, in microseconds.
+    /// The latest wake-up, in microseconds.
     pub worst_us: f64,
     /// Processor time used, in seconds.
     pub cpu_s: Option<f64>,
@@ -284,11 +285,11 @@ pub struct ProcessLateness {
     pub memory_kb: Option<u64>,
 }
 
-/// Wake-ups per second that a process is judged by at least: one for a slot of `wild`.
+/// A process is judged by at least this many wake-ups per second: one for a slot of `wild`.
 const LEAST_WAKEUPS: f64 = 50.0;
 
 impl Lateness {
-    /// Judges the counters of so many seconds by the rule of [`Lateness::late`].
+    /// Judges the counters of a run of `seconds` by the rule of [`Lateness::late`].
     pub fn judge(
         processes: Vec<ProcessLateness>,
         slots: u64,
@@ -306,10 +307,10 @@ impl Lateness {
 }
 
 impl Report {
-    /// Goodputs of all flows added, each over the time that the flow ran, in Mb/s: what they carry
-    /// together where they run at the same time.
+    /// Sum of the goodputs of all flows, each over its own measured time, in Mb/s. If all flows run
+    /// at the same time, this is what the network carries.
     pub fn total_mbps(&self) -> f64 {
-        // A sum of nothing would be -0.
+        // An empty `sum()` would be -0.
         self.flows.iter().fold(0.0, |sum, flow| sum + flow.goodput_mbps)
     }
 }

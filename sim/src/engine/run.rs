@@ -16,36 +16,38 @@ use super::traffic::Traffic;
 use super::world::World;
 use crate::adversary::Script;
 
-/// Is told the simulated time in seconds; whether the run is to go on.
+/// Called with the simulated time in seconds; returns whether the run should go on.
 pub type Progress<'a> = Box<dyn FnMut(f64) -> bool + 'a>;
 
-/// What a run is to do beside running. Of a run that is interrupted, what is written is whole up to
-/// that time.
+/// Options of a run: its seed and what to write. Files of an interrupted run are complete up to the
+/// time of the interruption.
 #[derive(Default)]
 pub struct RunOptions<'a> {
-    /// Seed in place of the scenario's.
+    /// Seed instead of the scenario's.
     pub seed: Option<u64>,
-    /// Where to write what the radios of a node hear and send, as pcapng with radiotap headers.
-    /// What failed its check is marked there; what no radio locked on to is not in it.
+    /// Node to capture at, and where to write what its radios hear and send, as pcapng with
+    /// radiotap headers. Frames that failed their check are marked; frames that no radio locked on
+    /// to are left out.
     pub pcap: Option<(String, Box<dyn Write + 'a>)>,
-    /// Where to write every transmission and what the layers decide, as JSON lines.
+    /// Where to write every transmission and every decision of a layer, as JSON lines.
     pub trace: Option<Box<dyn Write + 'a>>,
-    /// Where to write what became of the frames of each link, to be played back.
+    /// Where to write the fate of the frames of each link, as a recording to be played back.
     pub losses: Option<Box<dyn Write + 'a>>,
-    /// Told the simulated time in seconds now and then; the run ends early where it returns false.
+    /// Called with the simulated time in seconds now and then; the run ends early if it returns
+    /// false.
     pub progress: Option<Progress<'a>>,
 }
 
 /// Why a run did not take place or did not finish.
 #[derive(Debug)]
 pub enum RunError {
-    /// The scenario asks for something that only the lab has.
+    /// The scenario needs something that only the lab has.
     LabOnly(Problem),
     /// The node to capture at does not exist.
     NoSuchNode(String),
     /// Writing failed.
     Io(io::Error),
-    /// Whoever was told the progress ended the run.
+    /// The progress callback ended the run.
     Interrupted,
 }
 
@@ -68,17 +70,17 @@ impl From<io::Error> for RunError {
     }
 }
 
-/// Bins of the series over time in a run of up to this length are a tenth of a second.
+/// Longest run with time series bins of a tenth of a second, in seconds.
 const FINE_BINS_S: f64 = 120.0;
-/// Bins of a longer run are a second, or so long that there are no more than these, a second each
-/// in four hours: of each flow all of them are in memory.
+/// Most bins of one flow, as all of them are kept in memory: a longer run has bins of a second, or
+/// longer ones if it takes more than four hours.
 const MOST_BINS: f64 = 14_400.0;
-/// Bins of all flows together, at most. Where there are more they are longer.
+/// Most bins of all flows together; with more flows, bins are longer.
 const MOST_CELLS: f64 = 250_000.0;
-/// How often at least it is asked whether a run is to go on, in seconds.
+/// The longest simulated time between two calls of the progress callback, in seconds.
 const LOOK_S: f64 = 1.0;
 
-/// The length of the bins of the series over time: 1, 2 or 5 times a power of ten, in seconds.
+/// Bin length of the time series, in seconds: 1, 2 or 5 times a power of ten.
 fn bin_s(duration_s: f64, flows: usize) -> f64 {
     let least = if duration_s <= FINE_BINS_S { 0.1 } else { 1.0 };
     let most = MOST_BINS.min(MOST_CELLS / flows.max(1) as f64);
@@ -88,7 +90,7 @@ fn bin_s(duration_s: f64, flows: usize) -> f64 {
     enough.expect("lengths grow without an end")
 }
 
-/// Why a scenario without problems cannot be run in virtual time, if it cannot.
+/// Why the simulator cannot run a scenario that has no other problems; `None` if it can.
 pub fn refusal(scenario: &Scenario) -> Option<Problem> {
     let bbr = scenario.flow.iter().position(|flow| flow.congestion == Congestion::Bbr)?;
     Some(Problem {
@@ -98,8 +100,9 @@ pub fn refusal(scenario: &Scenario) -> Option<Problem> {
     })
 }
 
-/// Runs a scenario in virtual time. One with strangers is run a second time, with noise in their
-/// place; the report is of the first run.
+/// Runs a scenario in virtual time. A scenario with strangers runs a second time with noise in
+/// their place, for the goodput ratio in [`Report::adversary`]; the rest of the report is that of
+/// the first run.
 ///
 /// Panics if the scenario has [`Scenario::problems`].
 pub fn run(scenario: &Scenario, mut options: RunOptions<'_>) -> Result<Report, RunError> {
@@ -114,7 +117,7 @@ pub fn run(scenario: &Scenario, mut options: RunOptions<'_>) -> Result<Report, R
         && scenario.adversary.iter().any(|adversary| !adversary.as_noise)
     {
         let goodput: f64 = report.flows.iter().map(|flow| flow.goodput_mbps).sum();
-        // Whoever waits sees the run at its end, and can still stop it.
+        // The callback sees the run at its end, and can still stop it.
         let end = scenario.duration_s;
         let mut progress: Option<Progress<'_>> =
             progress.as_mut().map(|progress| Box::new(|_| progress(end)) as _);
@@ -127,7 +130,8 @@ pub fn run(scenario: &Scenario, mut options: RunOptions<'_>) -> Result<Report, R
     Ok(report)
 }
 
-/// Runs a scenario once; `scripts` stand in the place of its strangers. Returns what they sent too.
+/// Runs a scenario once; with `scripts`, strangers only repeat those as noise. Also returns what
+/// the strangers sent.
 fn run_once<'a>(
     scenario: &Scenario,
     seed: u64,
@@ -186,7 +190,7 @@ struct Run<'a, 'b, 'c> {
     faults: Faults,
     bin: Duration,
     next_bin: Instant,
-    /// How often whoever waits is told the time.
+    /// Simulated time between two calls of the progress callback.
     look: Duration,
     next_look: Instant,
     end: Instant,
@@ -241,7 +245,7 @@ impl Run<'_, '_, '_> {
         }
     }
 
-    /// Ends what was written, with the time that was reached.
+    /// Completes the files at the time that the run reached.
     fn finish_files(&mut self, reached: Instant) -> Result<(), RunError> {
         if let Some(losses) = self.losses.take() {
             losses.finish(reached)?;
@@ -285,7 +289,7 @@ impl Run<'_, '_, '_> {
     }
 }
 
-/// The times at which nodes and links go down and come back.
+/// The times at which nodes and links go down and come back, in reverse order.
 struct Faults(Vec<Change>);
 
 struct Change {
@@ -296,7 +300,7 @@ struct Change {
 
 enum Fault {
     Node(usize),
-    /// Both directions of a link, by their indices on the medium.
+    /// Both directions of a link, as indices of links on the medium.
     Link(Vec<usize>),
 }
 
@@ -317,7 +321,7 @@ impl Faults {
                 changes.push(Change { at, up, what });
             }
         }
-        // The next change stands last. Where one span ends as the next begins, the end is first.
+        // The next change is last. If one outage begins as another ends, the end is applied first.
         changes.sort_by_key(|change| std::cmp::Reverse((change.at, !change.up)));
         Self(changes)
     }
@@ -333,7 +337,7 @@ impl Faults {
                     for radio in world.nodes[node].radios() {
                         world.medium.set_radio_up(now, radio, change.up);
                     }
-                    // Its radios have room again, of which nothing else tells it.
+                    // Its radios have room again, and no event tells it so.
                     world.mark_due(node);
                 }
                 Fault::Link(directions) => {

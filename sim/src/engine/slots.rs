@@ -1,4 +1,4 @@
-//! How far slots are from where they should be, by the true time, which no node knows.
+//! Measures how far slots are misaligned, by true time, which no node knows.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use farhop_proto::stack::{Hop, LinkConfig, NodePlan, Plan};
 
 use super::world::World;
 
-/// How often nodes are looked at: twice in a slot of the usual length.
+/// How often nodes are inspected: twice in a slot of the default length.
 const PERIOD: Duration = Duration::from_millis(10);
-/// How long a link must have been in step before errors count: what a cycle takes is learned then.
+/// How long a link must have been in step before errors count; meanwhile it learns its cycle.
 const SETTLED: Duration = Duration::from_secs(1);
-/// With more nodes it would take a part of the time of a run that is felt.
+/// With more nodes, this would take a noticeable part of the run time, so it is off.
 const MOST_NODES: usize = 64;
 
-/// What a node does in its slots, and until when.
+/// What a node does in its current slot, and until when.
 type Doing<'a> = (&'a str, Instant);
 
-/// The errors of the slots of both directions of each link, while both ends take it to be in step:
-/// between the moment at which the end of the sender's slot comes to the neighbour and the start of
-/// the neighbour's own.
+/// The slot errors of both directions of each link, while both ends are in step: the time between
+/// the arrival of the end of the sender's slot at the neighbour and the start of the neighbour's
+/// own slot.
 #[derive(Debug)]
 pub(super) struct SlotErrors {
     next: Instant,
@@ -30,16 +30,16 @@ pub(super) struct SlotErrors {
 #[derive(Debug)]
 struct Direction {
     delay: Duration,
-    /// Since when both ends are in step.
+    /// Since when both ends have been in step.
     in_step: Option<Instant>,
-    /// When the sender's slot ends, and the error as it was last seen: until then stamps may still
-    /// mend it.
+    /// When the sender's slot ends, and the error at the last inspection; stamps may still correct
+    /// it until then.
     latest: Option<(Instant, Duration)>,
     largest: Option<Duration>,
 }
 
 impl SlotErrors {
-    /// Nothing where no link is in step with others, or nodes are many.
+    /// `None` if no link has slots, or there are too many nodes.
     pub(super) fn build(plan: &Plan) -> Option<Self> {
         let is_wild = |node: &NodePlan| matches!(node.stack.link, LinkConfig::Wild(_));
         let has_slots = plan.nodes.iter().any(is_wild);
@@ -59,7 +59,7 @@ impl SlotErrors {
         self.next
     }
 
-    /// Looks at all nodes as they are now.
+    /// Inspects all nodes.
     pub(super) fn handle_timeout(&mut self, now: Instant, world: &World) {
         self.next = now + PERIOD;
         let of_node = |node: usize| {
@@ -70,7 +70,7 @@ impl SlotErrors {
             slots.map(|(slot, peers)| (end(&slot), slot, peers)).collect::<Vec<_>>()
         };
         let all: Vec<_> = (0..world.nodes.len()).map(of_node).collect();
-        // What a node does on the radio to a neighbour with which it is in step, and until when.
+        // What a node does on the radio to a neighbour that it is in step with, and until when.
         let slot_of = |node: NodeId, neighbour: NodeId| {
             let slots = all.get(usize::from(node.0) - 1)?;
             let (end, slot, _) = slots.iter().find(|(_, _, peers)| peers.contains(&neighbour))?;
@@ -89,7 +89,7 @@ impl SlotErrors {
 }
 
 impl Direction {
-    /// What sender and receiver do now, and until when; nothing where they are not in step.
+    /// Takes what sender and receiver do now, and until when; `None` if they are not in step.
     fn look(&mut self, now: Instant, both: Option<(Doing<'_>, Doing<'_>)>) {
         let Some((sender, receiver)) = both else {
             (self.in_step, self.latest) = (None, None);
@@ -106,7 +106,7 @@ impl Direction {
             }
             _ => None,
         };
-        // The last look at a slot tells when the neighbour's began.
+        // The last inspection of a slot has the best estimate of when the neighbour's slot began.
         if let Some((sent, error)) = self.latest
             && sent <= now
         {

@@ -1,4 +1,5 @@
-//! Traffic: the flows of a scenario, each with its application, started, measured and stopped.
+//! Traffic: runs the flows of a scenario, each with its application: starts, measures and stops
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use super::apps::{self, App, Net};
 use super::world::World;
 use crate::radio::EventQueue;
 
-/// First port of the flows; each has one of its own.
+/// Port of the first flow; each flow has its own.
 const FIRST_PORT: u16 = 5001;
 
 /// One flow of the scenario.
@@ -22,13 +23,14 @@ pub(super) struct Flow<'a> {
     measure_from: Instant,
     pub(super) stop: Instant,
     phase: Phase,
-    /// Bytes delivered, those of them before measuring began, and those until it stopped.
+    /// Bytes delivered in all, before measuring began, and until the flow stopped.
     pub(super) delivered: u64,
     before: u64,
     until_stop: u64,
-    /// Where it stands among the writers of the nodes that its application writes at.
+    /// For each node at which its application writes: the node, and the flow's position among the
+    /// writers there.
     places: Vec<(usize, usize)>,
-    /// Of the bytes delivered, those in closed bins.
+    /// Delivered bytes that closed bins contain.
     binned: u64,
 }
 
@@ -41,25 +43,25 @@ pub(super) enum Phase {
     Over,
 }
 
-/// The flows that have an end at a node and an application that writes.
+/// The flows whose applications write at one node.
 #[derive(Clone, Default)]
 struct Writers {
     all: Vec<usize>,
-    /// Where the node has many flow ends, the places in `all` of those that may be able to write:
-    /// an end has got more room, or the application was told something.
+    /// If the node has many flow ends: positions in `all` of the flows that may be able to write,
+    /// as an end got more room or the application an event.
     awake: BTreeSet<usize>,
 }
 
 /// All flows.
 pub(super) struct Traffic<'a> {
     pub(super) flows: Vec<Flow<'a>>,
-    /// For each bin of the series over time, the bytes that each flow delivered in it.
+    /// For each bin of the time series, the bytes that each flow delivered in it.
     pub(super) bins: Vec<Vec<u64>>,
     /// For each node, the flow that owns each of the flow ends of its stack.
     owners: Vec<Vec<usize>>,
-    /// For each node, the flows that have an end there and an application that writes.
+    /// For each node, the flows whose applications write there.
     writers: Vec<Writers>,
-    /// When each flow has something to do.
+    /// When each flow next has something to do.
     dues: EventQueue,
     now: Instant,
 }
@@ -105,7 +107,7 @@ impl<'a> Traffic<'a> {
         traffic
     }
 
-    /// The next time at which a flow has something to do.
+    /// When the next flow has something to do.
     pub(super) fn poll_timeout(&self) -> Instant {
         self.dues.peek().map_or(Instant::MAX, |(at, _)| at)
     }
@@ -117,7 +119,7 @@ impl<'a> Traffic<'a> {
         }
     }
 
-    /// Starts, measures and stops what is due, and lets applications act.
+    /// Starts, measures and stops flows that are due, and lets their applications act.
     pub(super) fn handle_timeout(&mut self, now: Instant, world: &mut World) {
         self.now = now;
         while let Some((_, number)) = self.dues.peek().filter(|(at, _)| *at <= now) {
@@ -147,7 +149,7 @@ impl<'a> Traffic<'a> {
         }
     }
 
-    /// Writes what the sources at a node have and their transports have room for.
+    /// Lets the sources at a node write as much as their transports have room for.
     pub(super) fn feed(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) {
         if !stack.flows.are_many() {
             for number in &self.writers[node].all {
@@ -162,7 +164,7 @@ impl<'a> Traffic<'a> {
         }
     }
 
-    /// Finds those among many writers at a node that may be able to write.
+    /// At a node with many flow ends, marks the writers whose ends got more room.
     fn wake_writers(&mut self, node: usize, stack: &mut Stack) {
         while let Some(end) = stack.flows.poll_roomier() {
             let owner = self.owners[node][usize::from(end.0)];
@@ -170,7 +172,7 @@ impl<'a> Traffic<'a> {
         }
     }
 
-    /// Whether a source at a node can write.
+    /// Whether any source at a node can write.
     fn can_feed(&mut self, node: usize, stack: &mut Stack) -> bool {
         if !stack.flows.are_many() {
             let mut all = self.writers[node].all.iter();
@@ -187,7 +189,8 @@ impl<'a> Traffic<'a> {
         false
     }
 
-    /// Takes what came for the applications at a node. Returns whether a source can write again.
+    /// Gives events of the flow ends at a node to their applications. Returns whether a source can
+    /// write again.
     pub(super) fn collect(&mut self, node: usize, cx: &mut Cx<'_>, stack: &mut Stack) -> bool {
         while let Some(event) = stack.flows.poll_rx(cx) {
             let (MessageUp::Connected(end)
@@ -208,12 +211,12 @@ impl<'a> Traffic<'a> {
         self.can_feed(node, stack)
     }
 
-    /// Sets the true time that deliveries are counted at.
+    /// Sets the true time of the deliveries that follow.
     pub(super) fn set_now(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// Closes a bin of the series over time.
+    /// Closes a bin of the time series.
     pub(super) fn close_bin(&mut self, world: &World) {
         let bytes = self.flows.iter_mut().map(|flow| {
             flow.sample(world);
@@ -224,7 +227,7 @@ impl<'a> Traffic<'a> {
 }
 
 impl Flow<'_> {
-    /// When it has something to do.
+    /// When it next has something to do.
     fn poll_timeout(&self) -> Instant {
         let app = self.app.poll_timeout();
         match self.phase {
@@ -235,7 +238,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Where it stands among the writers at a node, if it is one of them.
+    /// Its position among the writers at a node, if it is one of them.
     fn place(&self, node: usize) -> Option<usize> {
         self.places.iter().find(|(at, _)| *at == node).map(|(_, place)| *place)
     }
@@ -260,13 +263,13 @@ impl Flow<'_> {
         }
     }
 
-    /// Whether it has begun.
+    /// Whether it has started.
     pub(super) fn has_started(&self) -> bool {
         self.phase > Phase::Waiting
     }
 
-    /// Reads what the receiving end has given to its application: also what was on its way when
-    /// the flow stopped.
+    /// Reads how much the receiving application has got, including what was on its way when the
+    /// flow stopped.
     fn sample(&mut self, world: &World) {
         if self.has_started() {
             self.delivered = self.app.delivered(&world.nodes);
@@ -276,9 +279,9 @@ impl Flow<'_> {
         }
     }
 
-    /// Measured payload over the time that it took, in Mb/s: until its last byte if it had a number
-    /// of them and all came, else until it stopped. What was over before measuring began is
-    /// measured from its start.
+    /// Measured payload over the time that it took, in Mb/s. The time ends with the last byte of a
+    /// transfer of known length that completed, otherwise when the flow stopped. A transfer that
+    /// was complete before measuring began is measured from its start.
     pub(super) fn goodput_mbps(&self, end: Instant) -> f64 {
         let until = self.app.completed().unwrap_or(self.stop).min(self.stop).min(end);
         let (from, before) = match until <= self.measure_from {
@@ -290,7 +293,8 @@ impl Flow<'_> {
         if span > 0.0 { bytes as f64 * 8.0 / span / 1e6 } else { 0.0 }
     }
 
-    /// How long a file took, in seconds.
+    /// How long a transfer of known length took, in seconds; `None` if it did not complete before
+    /// the flow stopped.
     pub(super) fn completed_s(&self) -> Option<f64> {
         let completed = self.app.completed().filter(|completed| *completed <= self.stop)?;
         Some(completed.since(self.start).as_secs_f64())

@@ -1,4 +1,4 @@
-//! The world: nodes with their stacks on a medium, driven by the earliest event.
+//! The world: all nodes with their stacks on a medium, advanced from event to event.
 
 use farhop_proto::base::{
     AddressPlan, Cx, Duration, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant, Lane, Room,
@@ -17,26 +17,26 @@ use super::traffic::Traffic;
 use crate::adversary::{self, Script};
 use crate::radio::{EventQueue, FEW, Medium, MediumEvent};
 
-/// One node. There may be very many, so it holds only what it needs at every event.
+/// One node. There may be very many, so it is kept small.
 pub(super) struct Node {
     pub(super) stack: Stack,
     clock: Clock,
-    /// The indices of its radios on the medium.
+    /// Its radios are the half-open range of these indices on the medium.
     radios: [u32; 2],
     is_due: bool,
-    /// Whether anything has happened that its stack has to be turned for.
+    /// Whether its stack must run because something happened.
     has_news: bool,
-    /// The deadline of the stack that the wake-up stands for, and the wake-up, in true time.
+    /// The deadline of the stack, and the wake-up for it, in true time.
     wake: Option<(Instant, Instant)>,
-    /// Nothing where the host is never late.
+    /// `None` if the host is never late.
     host: Option<Box<Host>>,
 }
 
-/// The network in motion.
+/// The state of the simulated network.
 pub(super) struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) medium: Medium,
-    /// The addresses of the nodes.
+    /// Address plan of the nodes.
     pub(super) addresses: AddressPlan,
     mobility: Option<Mobility>,
     pub(super) hostile: Option<Box<Hostile>>,
@@ -46,12 +46,12 @@ pub(super) struct World {
     due: Vec<usize>,
     wake_delay: Quantiles,
     pub(super) wakeups: u64,
-    /// What the layers decided; nothing where nobody asks.
+    /// Decisions of the layers; `None` if they are not traced.
     pub(super) decisions: Option<Box<Decisions>>,
 }
 
 impl World {
-    /// With `scripts`, strangers repeat those as noise.
+    /// Builds the world of a scenario. With `scripts`, its strangers only repeat those as noise.
     pub(super) fn build(
         scenario: &Scenario,
         plan: Plan,
@@ -69,7 +69,7 @@ impl World {
         let hostile = Hostile::build(strangers, scripts, seed);
         let all_keys = keys::of_all(&plan, seed);
         let wake_delay = Quantiles::build(scenario.host.wake_us.points());
-        // Who hears whom the medium is told, and there may be very many pairs.
+        // The links are in the medium's configuration now, and there may be very many of them.
         drop(plan.hops);
         for (index, node) in plan.nodes.into_iter().enumerate() {
             let first_radio = node_of_radio.len() as u32;
@@ -111,9 +111,8 @@ impl World {
         world
     }
 
-    /// Lets the medium go on by itself until one of its radios reports something, a node wakes up
-    /// or moves, a stranger sends, or `limit` is reached. Returns the true time of that, for
-    /// [`Self::advance`].
+    /// Runs the medium alone until a radio reports something, a node wakes up or moves, a stranger
+    /// sends, or `limit` is reached. Returns the true time of that, for [`Self::advance`].
     pub(super) fn run_ahead(&mut self, limit: Instant) -> Instant {
         let wake = self.wakes.next_at().unwrap_or(Instant::MAX);
         let moves = self.mobility.as_ref().map_or(Instant::MAX, Mobility::poll_timeout);
@@ -125,7 +124,7 @@ impl World {
         at
     }
 
-    /// Fires everything that is due at the true time `now`, and lets the nodes act on it.
+    /// Processes everything that is due at the true time `now`, and lets the nodes react.
     pub(super) fn advance(&mut self, now: Instant, traffic: &mut Traffic<'_>) {
         self.medium.handle_timeout(now);
         if let Some(hostile) = &mut self.hostile {
@@ -149,7 +148,7 @@ impl World {
         }
     }
 
-    /// Has a node act at the current time, for example because a flow of it starts.
+    /// Makes a node run at the current time, for example because one of its flows starts.
     pub(super) fn mark_due(&mut self, node: usize) {
         self.nodes[node].has_news = true;
         self.visit(node);
@@ -162,7 +161,7 @@ impl World {
         }
     }
 
-    /// Has all at hand that a turn of a node needs, before the turn asks for one after another.
+    /// Touches the state that a turn of a node needs, so that the cache misses overlap.
     fn fetch(&self, index: usize) {
         if self.nodes.len() > FEW {
             let node = &self.nodes[index];
@@ -179,8 +178,8 @@ impl World {
         }
     }
 
-    /// Takes an event of the radio of a stranger or of a node, and sees whether the node took from
-    /// a stranger what it should not.
+    /// Handles an event of the radio of a stranger or a node, and notes whether a node accepted a
+    /// stranger's frame.
     fn on_medium_beside_strangers(&mut self, now: Instant, event: MediumEvent) {
         let hostile = self.hostile.as_mut().expect("the caller has looked");
         let (FrameUp::Received(frame) | FrameUp::Overheard(frame)) = &event.event else {
@@ -193,7 +192,7 @@ impl World {
             return hostile.handle_heard(now, event.radio, frame);
         };
         let index = index as usize;
-        // As a real radio does, for which it would be a copy of what it sent itself.
+        // A real radio drops such a frame too, as it would be a copy of what it sent itself.
         if usize::from(frame.from.0) == index + 1 {
             return hostile.on_own_name();
         }
@@ -226,7 +225,7 @@ impl World {
         let node = &mut self.nodes[index];
         node.is_due = false;
         if !std::mem::take(&mut node.has_news) {
-            // Wake-ups of one time take place in the order of the last events at their nodes.
+            // Wake-ups at the same time fire in the order of the last events at their nodes.
             return self.set_wake(index);
         }
         let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
@@ -253,7 +252,7 @@ impl World {
         let mut cx = Cx::with_trace(node.clock.local(now), trace);
         while let Some((radio, frame)) = node.host.as_mut().and_then(|host| host.poll_frame(now)) {
             match frame {
-                // The radio went down while the frame was on its way.
+                // The radio went down while the frame was on its way from the host.
                 FrameDown::Frame(frame)
                     if self.medium.room(first + radio, frame.options.access) == 0 =>
                 {
@@ -277,7 +276,7 @@ impl World {
                 _ => self.medium.handle_frame(now, first + radio, frame),
             }
         }
-        // A frame that left may have made room above: the next turn starts from there.
+        // A frame that left may have made room in the layers above.
         node.stack.turn(&mut cx);
     }
 
@@ -311,18 +310,18 @@ impl World {
 }
 
 impl Node {
-    /// The true time of the next wake-up by a timer or a frame on its way to the radio.
+    /// The true time of the next wake-up, for a timer or for a frame on its way to a radio.
     fn next_wake(&self) -> Instant {
         let timer = self.wake.map_or(Instant::MAX, |(_, wake)| wake);
         self.host.as_ref().map_or(timer, |host| host.poll_timeout().min(timer))
     }
 
-    /// The node's own time.
+    /// The local time of the node at a true time.
     pub(super) fn local(&self, now: Instant) -> Instant {
         self.clock.local(now)
     }
 
-    /// The first true time at which the node's own is `local` or more.
+    /// The first true time at which the node's local time is at least `local`.
     pub(super) fn true_time(&self, local: Instant) -> Instant {
         self.clock.true_time(local)
     }
@@ -333,13 +332,13 @@ impl Node {
     }
 }
 
-/// Whether the radios of a node report frames for others. Where strangers are about it is seen what
-/// a node makes of each.
+/// Whether the radios of a node report frames for others. With strangers they always do, to see
+/// what a node makes of each frame.
 pub(super) fn is_told_overheard(stack: &Stack, has_strangers: bool) -> bool {
     stack.heeds_overheard() || has_strangers
 }
 
-/// The end of a frame that no radio had room for.
+/// The outcome of a frame that no radio had room for.
 fn not_sent(id: UnitId) -> FrameDone {
     FrameDone { id, outcome: FrameOutcome::Failed, attempts: 0, air_time: Duration::ZERO }
 }
@@ -352,7 +351,7 @@ fn radio_of(frame: &FrameDown) -> usize {
     }
 }
 
-/// The medium knows only the true time.
+/// Converts the times of a frame to true time, the only time that the medium knows.
 fn on_true_time(frame: FrameDown, clock: &Clock) -> FrameDown {
     match frame {
         FrameDown::Frame(mut frame) => {

@@ -1,10 +1,10 @@
 //! When a radio may send: interframe spaces, backoff, post-backoff, internal collisions (IEEE
 //! 802.11-1999 9.2, 802.11-2007 9.9.1, `radio.md` 2 and 3).
 //!
-//! The backoff is one event at its end. When the medium becomes busy the event is cancelled, and
-//! the slots that had passed are computed from the time. A radio whose backoff ends at the very
-//! moment at which a signal arrives has not heard it yet, and sends. All functions of a radio share
-//! one event, at the earliest of their times.
+//! A backoff is one event at its end. When the medium becomes busy, the event is cancelled and the
+//! elapsed slots are computed from the time. A radio whose backoff ends at the very moment at which
+//! a signal arrives has not sensed it yet, and sends. All functions of a radio share one event, at
+//! the earliest of their times.
 
 use farhop_proto::base::{Gap, Instant};
 use farhop_proto::stack::FirstAccess;
@@ -14,30 +14,31 @@ use super::chip::Chip;
 use super::edcaf::Wait;
 
 impl Chip {
-    /// Whether the own transmitter is on.
+    /// Whether this radio's transmitter is on.
     pub(super) fn is_transmitting(&self, air: &Air) -> bool {
         air.ear(self.index).tx_until().is_some()
     }
 
-    /// Whether the medium is busy as far as this radio cares.
+    /// Whether the medium is busy for this radio.
     pub(super) fn is_busy(&self, air: &Air) -> bool {
         air.ear(self.index).is_busy()
     }
 
-    /// When the interframe spaces began, if the medium stays idle.
+    /// When the interframe space begins, if the medium stays idle: after the last exchange, NAV and
+    /// EIFS.
     fn gap_start(&self, air: &Air) -> Instant {
         let since = air.ear(self.index).idle_since().max(self.settled_at);
         self.announced_end().map_or(since, |end| end.max(since))
     }
 
-    /// Until when others have the air by what they said, or may have by what was not understood;
-    /// nothing for a radio that does not care.
+    /// When the NAV and an EIFS wait (without the DIFS in it) end; `None` for a radio without
+    /// carrier sense.
     fn announced_end(&self) -> Option<Instant> {
         let error = self.error_at.map_or(Instant::ZERO, |at| at + self.after_error);
         self.config.carrier_sense.then(|| self.nav_until.max(error))
     }
 
-    /// Takes the next frame of a function into service, or the one in service into the next
+    /// Puts the next frame of a function into service, or the frame in service into its next
     /// attempt.
     pub(super) fn contend(&mut self, air: &mut Air, now: Instant, index: usize) {
         let function = &mut self.functions[index];
@@ -57,8 +58,8 @@ impl Chip {
         self.arm(air, now);
     }
 
-    /// A frame that finds the medium idle for long enough goes at once, any other draws. How long
-    /// that is, the standard and ns-3 see differently, see [`FirstAccess`].
+    /// A frame that finds the medium idle for long enough is sent at once; any other draws a
+    /// backoff. The standard and ns-3 differ on what is long enough, see [`FirstAccess`].
     fn take_up_backoff(&mut self, air: &Air, now: Instant, index: usize) {
         let gap_end = self.gap_start(air) + self.functions[index].aifs;
         let is_free = !self.is_busy(air) && self.exchange.is_none() && now >= gap_end;
@@ -70,7 +71,7 @@ impl Chip {
         }
     }
 
-    /// Whether the medium is idle at this moment, where that is enough.
+    /// Whether the medium is idle at this moment, if the configuration asks for no more.
     fn is_idle_enough(&self, air: &Air, now: Instant) -> bool {
         self.config.first_access == FirstAccess::WhenIdle
             && !self.is_busy(air)
@@ -78,7 +79,7 @@ impl Chip {
             && now >= self.nav_until
     }
 
-    /// Computes when a function may send, if the medium is idle.
+    /// Computes when a function may send, provided that the medium is idle.
     fn plan_access(&mut self, air: &Air, now: Instant, index: usize) {
         let function = &self.functions[index];
         if function.wait != Wait::Contending || self.exchange.is_some() || self.is_busy(air) {
@@ -100,7 +101,7 @@ impl Chip {
         self.functions[index].at = at.max(now);
     }
 
-    /// Sets the event at which the first of the functions acts.
+    /// Sets the access event to the earliest time of all functions.
     fn arm(&mut self, air: &mut Air, now: Instant) {
         if self.exchange.is_some() {
             return;
@@ -113,7 +114,7 @@ impl Chip {
         }
     }
 
-    /// Sets the event at which something may go.
+    /// Sets the access event.
     pub(super) fn set_access(&mut self, air: &mut Air, at: Instant) {
         self.access_at = at;
         air.set_timer(self.index, Timer::Access, at);
@@ -126,7 +127,7 @@ impl Chip {
         }
     }
 
-    /// Lets all functions count, when the medium is idle.
+    /// Lets the backoffs of all functions run, once the medium is idle.
     pub(super) fn resume(&mut self, air: &mut Air, now: Instant) {
         for index in 0..self.functions.len() {
             self.plan_access(air, now, index);
@@ -140,18 +141,19 @@ impl Chip {
         self.stats.backoff += self.config.slot * slots;
     }
 
-    /// The medium becomes busy by the signal of another radio, which takes a while to be noticed
-    /// (aCCATime; 802.11-2012 18.3.10.6 for OFDM).
+    /// The medium becomes busy by another radio's signal, which is noticed only after aCCATime
+    /// (802.11-2012 18.3.10.6 for OFDM).
     pub(super) fn on_sensed(&mut self, air: &mut Air, now: Instant) {
         self.stop_backoffs(air, now, now + self.config.cca);
     }
 
-    /// The medium becomes busy by an own transmission, which needs no noticing.
+    /// The medium becomes busy by this radio's own transmission, which is known at once.
     pub(super) fn on_busy(&mut self, air: &mut Air, now: Instant) {
         self.stop_backoffs(air, now, now);
     }
 
-    /// Backoffs that are not over at a time stop, with the slots that have passed then taken off.
+    /// Stops backoffs that do not end by the time `noticed`, and takes off the slots elapsed until
+    /// then.
     fn stop_backoffs(&mut self, air: &mut Air, now: Instant, noticed: Instant) {
         if self.exchange.is_some() {
             return;
@@ -170,8 +172,8 @@ impl Chip {
         self.arm(air, now);
     }
 
-    /// An own transmission begins before another radio's signal is noticed: backoffs that would
-    /// have ended in this time too stop.
+    /// An own transmission begins before another radio's signal is noticed, so backoffs that would
+    /// have ended in between stop too.
     pub(super) fn stop_late_backoffs(&mut self, air: &Air, now: Instant) {
         let (gap_start, slot) = (self.gap_start(air), self.config.slot);
         for function in &mut self.functions {
@@ -183,7 +185,7 @@ impl Chip {
         }
     }
 
-    /// Something may go.
+    /// The access event is due.
     pub(super) fn on_access(&mut self, air: &mut Air, now: Instant) {
         self.access_at = Instant::MAX;
         if self.exchange.is_some() {
@@ -202,7 +204,7 @@ impl Chip {
             return;
         }
         if self.is_transmitting(air) {
-            // An acknowledgement left at this very moment; the frame goes after it.
+            // An acknowledgement left at this very moment; the frame is sent after it.
             for function in self.functions.iter_mut().filter(|function| function.at <= now) {
                 function.backoff = function.backoff.map(|_| 0);
                 function.at = Instant::MAX;
@@ -215,7 +217,8 @@ impl Chip {
         self.begin(air, now, winner.expect("the event is at the time of a function"));
     }
 
-    /// Others of this radio that would have sent at the same moment: to them it is a collision.
+    /// Other functions of this radio that would have sent at the same moment suffer an internal
+    /// collision.
     pub(super) fn settle_internal_collisions(
         &mut self,
         air: &mut Air,

@@ -1,13 +1,13 @@
 //! The sending side of A-MPDUs and block acknowledgements (IEEE 802.11-2012 9.12 and 9.21).
 //!
-//! The agreement with each neighbour is taken as set up, with a window of 64 frames. Frames that
-//! the block acknowledgement does not name go again in the next A-MPDU, together with new ones as
-//! far as the window reaches. Without a block acknowledgement the whole attempt has failed. After a
-//! frame that is given up a request moves the receiver's window past it, and another one if frames
-//! before it were still on their way. A request that is given up too is owed: it goes before the
-//! next new frame for that neighbour, or as soon as that acknowledges something of any function.
-//! The header has no HT control, and what an aggregate costs in air time is shared evenly among its
-//! frames.
+//! The agreement with each neighbour is assumed to exist, with a window of 64 frames. Frames that
+//! the block acknowledgement does not cover are repeated in the next A-MPDU, together with new ones
+//! as far as the window allows. Without a block acknowledgement the whole attempt has failed. After
+//! a frame is given up, a request moves the receiver's window past it; another request follows if
+//! earlier frames were still pending. A request that is itself given up is owed: it is sent before
+//! the next new frame for that neighbour, or as soon as the neighbour acknowledges something from
+//! any function. Headers have no HT control field. The air time of an aggregate is split evenly
+//! among its frames.
 
 use farhop_proto::base::phy::AmpduSize;
 use farhop_proto::base::{
@@ -28,8 +28,8 @@ impl Chip {
         if self.config.edca.is_some() { ACCESS[index] } else { AccessCategory::default() }
     }
 
-    /// Marks the frames of the next A-MPDU of a function, those for the receiver of its first
-    /// frame, up to all limits and to an air time of `most`. One alone is not marked.
+    /// Marks the frames of a function's next A-MPDU: those for the receiver of its first frame, up
+    /// to all limits and to an air time of `most`. A single frame is not marked.
     pub(super) fn gather(
         &mut self,
         now: Instant,
@@ -78,7 +78,7 @@ impl Chip {
         size
     }
 
-    /// Takes the frames of an exchange out of their A-MPDU.
+    /// Unmarks the frames of an exchange, which no longer are part of an A-MPDU.
     pub(super) fn land(&mut self, exchange: &Exchange) {
         if exchange.mpdus > 1 {
             let queue = &mut self.functions[exchange.owner].queue;
@@ -86,7 +86,7 @@ impl Chip {
         }
     }
 
-    /// Gives a frame its number, at its first transmission.
+    /// Assigns a frame its sequence number, at its first transmission.
     pub(super) fn number(&mut self, index: usize, place: usize, is_agreed: bool) {
         let function = &mut self.functions[index];
         let out = &mut function.queue[place];
@@ -105,7 +105,7 @@ impl Chip {
         };
     }
 
-    /// The A-MPDU of an exchange, whose frames have been counted as sent.
+    /// Builds the A-MPDU of an exchange, whose frames have been counted as sent.
     pub(super) fn aggregate(&mut self, air: &mut Air, exchange: &Exchange) -> TransmissionKind {
         let phy = self.config.phy;
         let mut mpdus = air.spare.pop().unwrap_or_default();
@@ -188,8 +188,9 @@ impl Chip {
         self.end_exchange(air, now, &exchange, true);
     }
 
-    /// The receiver of an exchange is there: requests that are owed to it go next, for all that
-    /// it has acknowledged may wait at its end for what was given up.
+    /// The receiver of an exchange has answered, so it is reachable: requests owed to it are sent
+    /// next, because frames that it has acknowledged may be held there behind frames that were
+    /// given up.
     pub(super) fn on_answered(&mut self, air: &mut Air, now: Instant, exchange: &Exchange) {
         let to = exchange.to.filter(|to| self.rates.agrees(&self.config, *to));
         let Some(to) = to else { return };
@@ -203,9 +204,9 @@ impl Chip {
         }
     }
 
-    /// Puts off requests of a function that would begin at `start` and end too late: behind the
-    /// deadline of its frames there is time for one request and the gap before it, so that those
-    /// who send next are not disturbed. Returns whether there were any.
+    /// Puts off requests of a function that would begin at `start`, too late for their deadline.
+    /// After the deadline of its frames there is time for one request and the gap before it, so
+    /// that it does not disturb whoever sends next. Returns whether any were put off.
     pub(super) fn put_off_late_requests(&mut self, start: Instant, index: usize) -> bool {
         let Edcaf { requests, originators, params, .. } = &mut self.functions[index];
         let slots = u64::from(params.aifsn) + u64::from(params.cw_min);
@@ -238,7 +239,8 @@ impl Chip {
 }
 
 impl Edcaf {
-    /// A frame under the agreement with `to` is given up: the receiver must not wait for it.
+    /// A frame under the agreement with `to` is given up: the receiver must be told not to wait for
+    /// it.
     pub(super) fn give_up(&mut self, to: NodeId, number: u16) {
         let peer = self.originators.entry(to).or_default();
         let is_last = peer.given_up.is_none_or(|last| is_before(last, number));
@@ -252,7 +254,7 @@ impl Edcaf {
         }
     }
 
-    /// The receiver has moved on as far as frames allow that it may still get.
+    /// The receiver has moved its window as far as the frames that it may still get allow.
     fn on_request_answered(&mut self, to: NodeId) {
         let start = self.window_start(to);
         let peer = self.originators.entry(to).or_default();
@@ -260,8 +262,9 @@ impl Edcaf {
         peer.given_up = peer.given_up.filter(|number| !is_before(*number, start));
     }
 
-    /// A request that is owed to a neighbour goes before the frames in the queue, and one for what
-    /// was given up behind frames that were still on their way, once they no longer are.
+    /// Queues a request to a neighbour if one is owed, or if the window start has passed a frame
+    /// that was given up while earlier frames were still pending. It is sent before the frames in
+    /// the queue.
     pub(super) fn pay_request(&mut self, to: NodeId) {
         let start = self.window_start(to);
         let Some(peer) = self.originators.get_mut(&to) else { return };

@@ -1,12 +1,12 @@
-//! The air: what is on its way, what all radios sense of it, and their future events.
+//! The air: transmissions on their way, what every radio senses of them, and all future events.
 //!
-//! A transmission passes twice along the list of those who hear its radio, with its start and with
-//! its end, which its own radio is told of first. It has one place in the event queue, which moves
-//! on from delay to delay, so that hearers at one distance cost no further event, and from the
-//! start to the end; two only where it is over at some before it begins at others. Where a hearer
-//! only senses it, its ear is all that is touched. Transmissions keep the list that they set out
-//! with, so that links may change meanwhile; they live in a slab and are freed when their end has
-//! passed the last hearer.
+//! A transmission passes along the list of its radio's hearers twice, with its start and with its
+//! end; its own radio handles the end before them. It has one place in the event queue, which moves
+//! on from delay to delay, so that hearers at the same distance cost no further event, and then
+//! from the start to the end. It has two places only if it ends at some hearers before it begins at
+//! others. For a hearer that only senses it, nothing but that radio's ear is touched. A
+//! transmission keeps the list of hearers that it set out with, so links may change meanwhile.
+//! Transmissions live in a slab and are freed when their end has passed the last hearer.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -26,27 +26,28 @@ use super::transmission::{Mpdu, Transmission};
 /// The timers of one radio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timer {
-    /// The end of the gap or the backoff, or the time before which a frame must not go.
+    /// The end of the gap, the backoff or the SIFS within an exchange, or a frame's `not_before`
+    /// time.
     Access,
-    /// No acknowledgement can come any more.
+    /// It is too late for an answer to arrive.
     AckTimeout,
-    /// SIFS after a frame that wants an acknowledgement.
+    /// SIFS after a frame that asks for an answer.
     Reply,
     /// Nothing has followed an overheard RTS.
     Nav,
 }
 
-/// Timers of each radio.
+/// Number of timers of each radio.
 pub(super) const TIMERS: usize = 4;
 
 impl Timer {
     pub(super) const ALL: [Self; TIMERS] = [Self::Access, Self::AckTimeout, Self::Reply, Self::Nav];
 }
 
-/// The order of the end at the transmitter, behind those of the start and of the end.
+/// Index in [`Held::order`] of the end at the transmitter; 0 and 1 are the start and the end.
 const OWN: usize = 2;
 
-/// Names a transmission in the slab.
+/// Index of a transmission in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TxId(u32);
 
@@ -58,15 +59,15 @@ struct Held {
     passed: [u32; 2],
     /// Their places in the order of events, and that of the end at the transmitter.
     order: [Order; 3],
-    /// The end has passed the transmitter, or never will, since that was switched off.
+    /// The end has passed the transmitter, or the transmitter was switched off before it.
     has_left: bool,
-    /// The end is there before the start has passed all, so that both need an event.
+    /// The end may arrive before the start has passed all hearers, so both need an event.
     is_split: bool,
     /// The start has passed all hearers, and the event is that of the end.
     is_ending: bool,
-    /// Which of the modes met so far it has, where interference adds up.
+    /// Index of its mode in `Air::errors`, under summed interference.
     mode: u32,
-    /// The weakest signal of it that can be decoded, where that hangs on the rate.
+    /// The weakest signal at which it can be decoded, if that depends on the rate.
     weakest: Dbm,
     /// The transmitter was switched off before the end.
     is_cut_off: bool,
@@ -77,8 +78,8 @@ impl Held {
         if is_end { self.transmission.end } else { self.transmission.start }
     }
 
-    /// When the start or the end reaches the next hearer, or the end the transmitter, and the place
-    /// of that in the order of events.
+    /// When the start or the end reaches its next stop (a hearer, or for the end first the
+    /// transmitter), and its place in the order of events.
     fn next_edge(&self, is_end: bool) -> Option<(Instant, Order)> {
         if is_end && !self.has_left {
             return Some((self.transmission.end, self.order[OWN]));
@@ -88,18 +89,18 @@ impl Held {
     }
 }
 
-/// One of those whose radios have to know of a start or an end.
+/// A hearer whose radio must handle a start or an end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// Its place in the list of hearers.
+    /// Its position in the list of hearers.
     pub(super) place: u32,
-    /// The medium has become busy with the start, or idle with the end.
+    /// The medium becomes busy with the start, or idle with the end.
     pub(super) is_turn: bool,
-    /// There is more to it than that.
+    /// The signal itself matters too, not only that the medium turns busy or idle.
     pub(super) is_signal: bool,
 }
 
-/// Those of a group of hearers whose radios have to know of a start or an end.
+/// The hearers of a group whose radios must handle a start or an end.
 #[derive(Debug)]
 pub(super) struct Calls {
     list: [Call; Self::MOST],
@@ -107,7 +108,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Of a larger group the rest follows as if it stood behind.
+    /// A larger group is passed in parts of this size.
     const MOST: usize = 16;
 
     pub(super) const fn new() -> Self {
@@ -123,33 +124,34 @@ impl Calls {
 #[derive(Debug)]
 pub(super) struct Air {
     pub(super) queue: EventQueue,
-    /// By radio; those of wires hear nothing.
+    /// By radio; those of wires sense nothing.
     ears: Vec<Ear>,
     pub(super) links: Links,
     slab: Vec<Held>,
     free: Vec<u32>,
-    /// Empty lists for the frames of an A-MPDU.
+    /// Empty lists for the frames of A-MPDUs, for reuse.
     pub(super) spare: Vec<Vec<Mpdu>>,
     pub(super) reports: VecDeque<MediumEvent>,
     pub(super) is_recording: bool,
     pub(super) recorded: VecDeque<Transmission>,
-    /// What became of frames, while that is recorded.
+    /// Fates of frames, if they are recorded.
     pub(super) fates: Option<VecDeque<FateRecord>>,
-    /// What one node makes of what arrives, while that is wanted.
+    /// Arrivals at one node, if they are recorded.
     pub(super) heard: Option<Heard>,
     pub(super) frames_on_air: u64,
-    /// Starts and ends that have reached each of their hearers, counted for each.
+    /// Starts and ends that have passed all their hearers, counted once for each hearer.
     pub(super) passes: u64,
     pub(super) trace_hash: u64,
-    /// How the modes met so far fail.
+    /// Error curves of the modes met so far, under summed interference.
     errors: Vec<(Phy, Bitrate, Errors)>,
-    /// How receivers judge them, where interference adds up.
+    /// Settings of the receivers under summed interference.
     sinr: SinrSettings,
-    /// No weaker preamble is detected there, whatever the noise.
+    /// The weakest preamble that any receiver detects under summed interference, whatever the
+    /// noise.
     pub(super) preamble_min: Dbm,
-    /// Energy that nobody senses counts too, as interference.
+    /// Signals too weak to be sensed count too, as interference.
     sums_energy: bool,
-    /// Some receivers compare signals with what their rate asks for.
+    /// Some receivers need a stronger signal for higher rates.
     receives_by_rate: bool,
 }
 
@@ -187,7 +189,7 @@ impl Air {
         }
     }
 
-    /// What a radio senses.
+    /// The sensing state of a radio.
     pub(super) fn ear(&self, radio: usize) -> &Ear {
         &self.ears[radio]
     }
@@ -212,21 +214,21 @@ impl Air {
         &self.slab[tx.0 as usize].transmission
     }
 
-    /// Whether all frames come over a link that can be decoded, and nobody wants to know.
+    /// Whether a link can be decoded and never loses a frame, and no records are kept.
     pub(super) fn loses_nothing(&self, link: u32) -> bool {
         let link = self.links.get(link);
         link.loss.is_none() && link.is_up && self.fates.is_none() && self.heard.is_none()
     }
 
-    /// A radio of a node had locked on to a transmission that has ended now.
+    /// Records the end of a transmission that a radio of `node` had locked on to.
     pub(super) fn tell_heard(&mut self, node: NodeId, tx: TxId, decoded: u64) {
         if let Some(heard) = &mut self.heard {
             heard.add(node, &self.slab[tx.0 as usize].transmission, decoded);
         }
     }
 
-    /// What the losses of a link make of a transmission that began to arrive at `start`, or of one
-    /// of its MPDUs. The first of those has the preamble and the header of all.
+    /// Draws the fate of a transmission that began to arrive at `start`, or of one of its MPDUs,
+    /// from the losses of a link. The first MPDU includes the preamble and the header of all.
     pub(super) fn fate(&mut self, link: u32, tx: TxId, start: Instant, place: usize) -> Fate {
         if self.fates.is_none() && self.links.get(link).loss.is_none() {
             return Fate::Ok;
@@ -248,10 +250,11 @@ impl Air {
         let seconds = length.saturating_sub(plcp).as_secs_f64();
         let bytes = match mpdu.map(|mpdu| mpdu.bytes).or_else(|| transmission.mpdu_bytes()) {
             Some(bytes) if !is_wire => bytes as u32,
-            // On a wire only what takes time counts, which may not be all of a frame.
+            // On a wire only bytes that take air time count, which may be fewer than the frame has.
             _ => (seconds * transmission.rate.bps() as f64 / 8.0 + 0.5) as u32,
         };
-        // Short MPDUs may begin in one symbol: a recorded fate is found again by its time.
+        // Short MPDUs may begin in the same symbol; times must differ, as a recorded fate is found
+        // by its time.
         let start = start + from + Duration::from_nanos(place as u64);
         let frame = Exposed { start, length, plcp, bytes, rate: transmission.rate };
         let from = transmission.radio;
@@ -263,12 +266,12 @@ impl Air {
         fate
     }
 
-    /// How a transmission fails under interference.
+    /// How the parts of a transmission fail under interference.
     pub(super) fn errors(&self, tx: TxId) -> &Errors {
         &self.errors[self.slab[tx.0 as usize].mode as usize].2
     }
 
-    /// The place of a mode among those met so far.
+    /// Index of a mode in `errors`; adds it if it is new.
     fn mode(&mut self, phy: Phy, rate: Bitrate) -> u32 {
         let known = self.errors.iter().position(|known| (known.1, known.0) == (rate, phy));
         known.unwrap_or_else(|| {
@@ -324,13 +327,15 @@ impl Air {
         }
     }
 
-    /// Whose transmission it is that ends now, before anybody else knows of that.
+    /// At the first call for the end of a transmission, returns its own radio, which handles the
+    /// end before the hearers do.
     pub(super) fn leave(&mut self, tx: TxId, is_end: bool) -> Option<usize> {
         let held = &mut self.slab[tx.0 as usize];
         (is_end && !std::mem::replace(&mut held.has_left, true)).then_some(held.transmission.radio)
     }
 
-    /// Sets the event at which a start or an end reaches the next hearer.
+    /// Sets the event at which a start or an end reaches its next stop, or removes it after the
+    /// last.
     fn set_edge(&mut self, tx: TxId, is_end: bool) {
         let held = &self.slab[tx.0 as usize];
         let second = usize::from(is_end && held.is_split);
@@ -341,20 +346,20 @@ impl Air {
         }
     }
 
-    /// Which start or end the event of a handle is; `None` for the timer of a radio.
+    /// The transmission of an event, and whether it is its end; `None` for the timer of a radio.
     pub(super) fn edge(&self, handle: usize) -> Option<(TxId, bool)> {
         let place = handle.checked_sub(self.ears.len() * TIMERS)?;
         let is_end = place % 2 == 1 || self.slab[place / 2].is_ending;
         Some((TxId((place / 2) as u32), is_end))
     }
 
-    /// Whether the start or the end of a transmission has reached nobody yet.
+    /// Whether the start or the end of a transmission has not reached anybody yet.
     pub(super) fn is_first(&self, tx: TxId, is_end: bool) -> bool {
         let held = &self.slab[tx.0 as usize];
         if is_end { !held.has_left } else { held.passed[0] == 0 }
     }
 
-    /// Those whom a transmission reaches.
+    /// Those whom a transmission reaches, nearest first.
     pub(super) fn hearers(&self, tx: TxId) -> &Rc<[Hearer]> {
         &self.slab[tx.0 as usize].hearers
     }
@@ -364,11 +369,11 @@ impl Air {
         self.slab[tx.0 as usize].order[usize::from(is_end)]
     }
 
-    /// Lets a start or an end reach the hearers at `at`, which are those at one distance. Whose
-    /// radio has to know goes to `calls`; for the others it was all done.
+    /// Lets a start or an end reach the hearers at `at`, that is, those at one distance. `calls`
+    /// becomes the list of hearers whose radios must handle it; for the others, all is done here.
     ///
-    /// Whether a radio has to know is as good as drawn by lot, so that is written down without
-    /// branches. What a radio does then touches no other ear.
+    /// Whether a radio must handle it is as unpredictable as a coin toss, so the code avoids
+    /// branches. A radio that handles it touches no other ear.
     pub(super) fn pass(&mut self, tx: TxId, is_end: bool, at: Instant, calls: &mut Calls) {
         if is_end {
             self.pass_on::<true>(tx, at, calls);
@@ -400,9 +405,9 @@ impl Air {
         (*passed, *count) = (place, called);
     }
 
-    /// Has a start or an end go on from those whom it has reached. Returns when it reaches the
-    /// next, if that is no later than `until` and before all other events; else it has an event
-    /// for that. A transmission that has passed all is forgotten.
+    /// Moves a start or an end on from the hearers that it has reached. Returns when it reaches the
+    /// next, if that is no later than `until` and before all other events; otherwise it sets an
+    /// event for that time. A transmission whose end has passed everybody is freed.
     pub(super) fn go_on(&mut self, tx: TxId, is_end: bool, until: Instant) -> Option<Instant> {
         let held = &mut self.slab[tx.0 as usize];
         if let Some((next, order)) = held.next_edge(is_end) {
@@ -425,7 +430,7 @@ impl Air {
         None
     }
 
-    /// Ends what a radio has on air now: its transmitter was switched off. Nobody can decode it.
+    /// Ends what a radio has on air, as its transmitter was switched off. Nobody can decode it.
     pub(super) fn cut_off(&mut self, radio: usize, now: Instant) {
         for slot in 0..self.slab.len() {
             let held = &mut self.slab[slot];
@@ -442,7 +447,7 @@ impl Air {
         }
     }
 
-    /// The weakest signal of a transmission that can be decoded, where that hangs on its rate.
+    /// The weakest signal at which a transmission can be decoded, if that depends on its rate.
     pub(super) fn weakest(&self, tx: TxId) -> Dbm {
         self.slab[tx.0 as usize].weakest
     }
@@ -452,7 +457,7 @@ impl Air {
         self.slab[tx.0 as usize].is_cut_off
     }
 
-    /// Folds a transmission into the hash that tells whether two runs were the same.
+    /// Folds a transmission into the hash by which two runs are compared.
     fn fold(&mut self, transmission: &Transmission) {
         let kind = transmission.fingerprint();
         let words =

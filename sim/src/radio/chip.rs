@@ -1,6 +1,6 @@
-//! One radio: its access functions and what they share, the transmitter and what comes and goes
-//! between it and its node. When it may send is in `access`, how in `exchange` and `aggregate`,
-//! what it hears in `reception`, how it answers in `respond`.
+//! One radio: its access functions, and the transmitter, the receiver and the interface to the node
+//! that they share. When it may send is in `access`, how it sends in `exchange` and `aggregate`,
+//! reception in `reception`, and its answers in `respond`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use super::respond::Reply;
 use super::stats::ChipStats;
 use super::transmission::{Transmission, TransmissionKind};
 
-/// What the transmitter does for the exchange that is under way.
+/// State of the transmitter within the exchange that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// There is none.
+    /// No exchange is under way.
     Free,
-    /// A frame of it is on air.
+    /// A frame of the exchange is on air.
     Sending,
-    /// SIFS before its next frame.
+    /// SIFS before the next frame of the exchange.
     Pausing,
     /// An answer is awaited.
     Awaiting {
-        /// The last moment for the answer to begin.
+        /// The latest time at which the answer may begin to arrive.
         limit: Instant,
-        /// The time-out is over, but something that began in time is still arriving.
+        /// The time-out has passed, but a frame that began in time is still arriving.
         is_over: bool,
     },
 }
 
-/// One radio. What a frame for others needs stands in front: in the first cache line and the third
-/// if nothing comes or goes beside it, so that what is read of the settings is repeated there.
+/// One radio. The fields that a frame for others needs come first, so that they lie in the first
+/// and third cache lines; for the same reason some settings are copied out of `config`.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Chip {
@@ -49,51 +49,52 @@ pub(super) struct Chip {
     pub(super) node: NodeId,
     pub(super) radio: RadioId,
     pub(super) is_up: bool,
-    /// Time that was announced is given free if nothing follows.
+    /// A timer runs that resets the NAV if nothing follows an overheard RTS.
     pub(super) has_nav_timer: bool,
-    /// Whatever ends matters to it: without a frame that passed, EIFS follows.
+    /// EIFS follows every frame that was not decoded, so the end of each one matters.
     pub(super) heeds_all: bool,
     /// Frames for others are reported.
     pub(super) overhears: bool,
     pub(super) nav_until: Instant,
-    /// The radio whose exchange it is that the NAV lasts for.
+    /// The radio that began the exchange which the NAV protects.
     pub(super) nav_holder: u32,
     pub(super) phase: Phase,
     /// The end of the last frame in error, after which EIFS applies.
     pub(super) error_at: Option<Instant>,
     /// Data frames for others received without error; not counted in `stats`.
     pub(super) overheard: u64,
-    /// Shared by all radios with the same settings, whose node and number it therefore lacks.
+    /// Shared by all radios with equal settings; its node and radio number are therefore blank.
     pub(super) config: Arc<ChipConfig>,
-    /// When the event is due at which something may go; never where there is none.
+    /// When the access event is due; [`Instant::MAX`] if none is set.
     pub(super) access_at: Instant,
     /// The exchange of the function that has the air.
     pub(super) exchange: Option<Exchange>,
-    /// Access functions in rising priority; one alone without EDCA.
+    /// Access functions in rising priority; a single one without EDCA.
     pub(super) functions: Vec<Edcaf>,
-    /// When the last exchange was settled: acknowledged, or given up waiting.
+    /// When the last exchange ended: acknowledged, or given up after the time-out.
     pub(super) settled_at: Instant,
     pub(super) last_tx_end: Instant,
-    /// Data frames heard up to the last failure.
+    /// Count of data frames heard from others when the last attempt failed.
     pub(super) heard_before: u64,
     pub(super) reply_accept: bool,
     pub(super) reply_bits: u16,
-    /// Failures since then.
+    /// Failures in a row since a data frame of another radio was last heard.
     pub(super) lone_failures: u8,
     pub(super) stats: ChipStats,
-    /// What EIFS adds to the interframe space.
+    /// How much longer EIFS is than DIFS.
     pub(super) after_error: Duration,
     pub(super) reply: Option<Reply>,
     pub(super) rng: Rng,
     pub(super) rates: Rates,
-    /// When the RTS ended that the NAV is from.
+    /// End of the RTS that set the NAV.
     pub(super) announced_at: Instant,
-    /// What has arrived under agreements, by the sender's radio and access category.
+    /// Receiving sides of block acknowledgement agreements, by the sender's radio and access
+    /// category.
     pub(super) recipients: BTreeMap<(usize, AccessCategory), Recipient>,
 }
 
 impl Chip {
-    /// Tells its ear what to care for. To be called when anything was done to it.
+    /// Updates the flags in this radio's ear. To be called after every change to the radio.
     pub(super) fn settle(&self, air: &mut Air) {
         let is_still = self.functions.iter().all(Edcaf::is_at_rest);
         let is_free = self.exchange.is_none();
@@ -103,21 +104,21 @@ impl Chip {
         ear.is_receiving = self.is_receiving();
     }
 
-    /// The same after a signal has come to a radio at rest, or has gone.
+    /// The same when only the receiver has changed.
     pub(super) fn settle_receiver(&self, air: &mut Air) {
         air.ear_mut(self.index).is_receiving = self.is_receiving();
     }
 
-    /// Whether energy that comes and goes matters to what it receives.
+    /// Whether changes of the power on the air matter to the receiver.
     fn is_receiving(&self) -> bool {
-        // All of it: a guess at which of them decides would be wrong too often.
+        // All terms are evaluated: a branch on any one of them would be mispredicted too often.
         !self.is_up
             | !self.receiver.is_free()
             | self.heeds_all
             | matches!(self.phase, Phase::Awaiting { is_over: true, .. })
     }
 
-    /// Something of each part that a frame for others needs, so that it is at hand.
+    /// Touches the fields that a frame for others needs, so that they are in the cache.
     pub(super) fn fetch(&self) -> u64 {
         self.receiver.fetch() ^ self.nav_until.as_nanos() ^ self.overheard
     }
@@ -172,7 +173,7 @@ impl Chip {
         }
     }
 
-    /// The function of an access category.
+    /// Index of the function that serves an access category.
     fn function_of(&self, access: AccessCategory) -> usize {
         if self.config.edca.is_some() { access as usize } else { 0 }
     }
@@ -189,7 +190,7 @@ impl Chip {
                 assert!(self.room(access) > 0, "a frame for a radio that has no room");
                 let index = self.function_of(access);
                 let function = &mut self.functions[index];
-                // What nobody answers has no place in the order of the others.
+                // Unacknowledged frames have no place in the sequence of an agreement.
                 if let Some(to) = frame.to.filter(|_| frame.options.ack == AckPolicy::Normal) {
                     function.pay_request(to);
                 }
@@ -206,7 +207,7 @@ impl Chip {
         }
     }
 
-    /// Takes back a frame that has not been on air; one that has ends by itself.
+    /// Takes back a frame that has not been on air; a frame that has been ends by itself.
     fn cancel(&mut self, air: &mut Air, now: Instant, id: UnitId) {
         for index in 0..self.functions.len() {
             let function = &self.functions[index];
@@ -238,7 +239,7 @@ impl Chip {
         self.transmit_as(air, now, end, (rate, nav), (from, kind));
     }
 
-    /// Sends under the name of a node, be it the own one or not.
+    /// Sends with `from` as the transmitter address, which may be that of another node.
     pub(super) fn transmit_as(
         &mut self,
         air: &mut Air,
@@ -271,7 +272,7 @@ impl Chip {
         }
     }
 
-    /// Ends a frame of a function.
+    /// Ends the frame at `place` in the queue of a function, and reports its outcome.
     pub(super) fn end_frame(
         &mut self,
         air: &mut Air,
@@ -292,7 +293,8 @@ impl Chip {
             }
         }
         self.count(outcome);
-        // That nobody answered an announcement says nothing of the frame, unless nothing else does.
+        // An unanswered RTS says nothing about the frame, so transmissions of the frame itself
+        // count, unless there were none.
         let attempts = out.sent.max(u8::from(out.attempts > 0));
         let done = FrameDone { id: out.frame.id, outcome, attempts, air_time: out.spent };
         air.report(self.index, now, FrameUp::Done(done));

@@ -11,11 +11,11 @@ use super::loss::LossModel;
 /// The radios and the links of a medium.
 #[derive(Clone, Debug, Default)]
 pub struct MediumConfig {
-    /// Radios; their place here is their index everywhere else.
+    /// Radios; a radio's position in this list is its index everywhere else.
     pub radios: Vec<ChipConfig>,
-    /// Directed links; their place here is their index everywhere else.
+    /// Directed links; a link's position in this list is its index everywhere else.
     pub links: Vec<AirLink>,
-    /// What becomes of signals that overlap at a receiver.
+    /// How signals that overlap at a receiver affect each other.
     pub interference: Interference,
 }
 
@@ -26,16 +26,16 @@ impl MediumConfig {
     }
 }
 
-/// What becomes of signals that overlap at a receiver (`radio.md` 4).
+/// How signals that overlap at a receiver affect each other (`radio.md` 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Interference {
-    /// Each signal against each other one, as ns-2 has it: a frame survives a later one that is
-    /// weaker by [`ChipConfig::capture_db`], any other overlap destroys both.
+    /// Pairwise comparison, as in ns-2: a frame survives a later one that is weaker by
+    /// [`ChipConfig::capture_db`]; any other overlap destroys both.
     #[default]
     Threshold,
-    /// Signals add up, and the errors of a frame follow from its ratio to the sum, from moment to
-    /// moment. Whatever can be decoded has a preamble that is detected, if
-    /// [`SinrSettings::preamble_min_dbm`] is not given.
+    /// Signals add up, and the errors of a frame follow from the ratio of its power to noise plus
+    /// that sum, from moment to moment. Without [`SinrSettings::preamble_min_dbm`], the preamble of
+    /// whatever can be decoded is detected.
     Sinr(SinrSettings),
 }
 
@@ -50,39 +50,39 @@ pub struct AirLink {
     pub delay: Duration,
     /// Received power.
     pub signal: Dbm,
-    /// What is lost on the way.
+    /// Loss process of this direction.
     pub loss: LossModel,
 }
 
 /// When a radio waits EIFS instead of DIFS (`radio.md` 12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EifsRule {
-    /// After a frame that it had locked on to and that then failed; frames that collide from
-    /// their start are energy only. As ns-3 does it.
+    /// After a frame that the radio had locked on to and that then failed, as in ns-3. Frames that
+    /// collide from their start count as energy only.
     #[default]
     AfterLock,
-    /// After every frame that occupied the receiver and was not decoded, as the standard has it.
+    /// After every frame that occupied the receiver and was not decoded, as in the standard.
     Always,
 }
 
 /// How one access category contends (IEEE 802.11-2007 7.3.2.29, `radio.md` 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcParams {
-    /// Slots in the interframe space behind SIFS.
+    /// AIFSN: slots that follow SIFS in the interframe space.
     pub aifsn: u8,
     /// Smallest contention window.
     pub cw_min: u32,
     /// Largest contention window.
     pub cw_max: u32,
-    /// How long it may hold the air; zero is one frame, or one aggregate.
+    /// TXOP limit: how long the category may hold the air; zero allows one frame or one aggregate.
     pub txop: Duration,
 }
 
 impl AcParams {
-    /// The longest TXOP that a driver can ask for: 255 units of 32 us.
+    /// The longest TXOP that a driver can configure: 255 units of 32 us.
     pub const MOST_TXOP: Duration = Duration::from_micros(8160);
 
-    /// What the standard has for stations, with the TXOP limits of the 2007 edition.
+    /// The standard's parameters for stations, with the TXOP limits of the 2007 edition.
     pub fn of(access: AccessCategory, phy: &Phy) -> Self {
         let (smallest, largest) = phy.contention_window();
         let is_dsss = phy.kind == PhyKind::B;
@@ -98,7 +98,7 @@ impl AcParams {
         Self { aifsn, cw_min, cw_max, txop }
     }
 
-    /// Those of all categories, in rising priority.
+    /// The standard's parameters of all categories, in rising priority.
     pub fn all(phy: &Phy) -> [Self; 4] {
         ACCESS.map(|access| Self::of(access, phy))
     }
@@ -121,68 +121,68 @@ pub struct ChipConfig {
     pub radio: RadioId,
     /// PHY.
     pub phy: Phy,
-    /// Slot time; longer than the PHY's where a long link is tuned that way.
+    /// Slot time; longer than the PHY's where a long link requires it.
     pub slot: Duration,
     /// Rate of frames that do not name one.
     pub rate: Bitrate,
     /// Rate of broadcast frames that do not name one.
     pub broadcast_rate: Bitrate,
-    /// Rate of acknowledgements; by the rate of the data where not given.
+    /// Rate of acknowledgements; if `None`, it follows from the rate of the data.
     pub ack_rate: Option<Bitrate>,
-    /// Most attempts at a frame, the first included, where the frame does not say: of frames up
-    /// to the RTS threshold, and of their RTS for longer ones.
+    /// Most attempts, the first included, for frames up to the RTS threshold, and for the RTS of
+    /// longer ones; a frame's own limit takes precedence.
     pub attempts: u8,
-    /// The same for transmissions of frames that are longer than the RTS threshold.
+    /// The same for the data transmissions of frames longer than the RTS threshold.
     pub long_attempts: u8,
-    /// Frames with more bytes than this are announced by RTS and CTS.
+    /// Frames longer than this many bytes are preceded by RTS and CTS.
     pub rts_threshold: Option<usize>,
-    /// When a frame that finds an empty queue goes without a draw.
+    /// When a frame that finds an empty queue is sent without a backoff.
     pub first_access: FirstAccess,
-    /// What goes before OFDM frames where 802.11b stations are about.
+    /// What precedes OFDM frames so that 802.11b stations stay silent.
     pub protection: Protection,
-    /// The access categories; without them there is one queue, by the rules of DCF.
+    /// EDCA parameters of the access categories; `None` is DCF with a single queue.
     pub edca: Option<[AcParams; 4]>,
-    /// Most frames in one transmission, where the PHY aggregates; up to 64.
+    /// Most frames in one A-MPDU, if the PHY aggregates; up to 64.
     pub aggregate: usize,
     /// How the rate of frames that do not name one is chosen.
     pub rate_control: RateControl,
-    /// From the end of a frame to the last moment at which the preamble of its acknowledgement
-    /// may begin to arrive.
+    /// From the end of a frame to the last moment at which the preamble of its acknowledgement may
+    /// begin to arrive.
     pub ack_timeout: Duration,
-    /// Gap before frames without acknowledgement.
+    /// Gap before frames that ask for no acknowledgement.
     pub gap: Gap,
     /// Whether the contention window doubles after a failed attempt.
     pub exponential_backoff: bool,
-    /// Whether it stays as it is while no data frame is heard for several failures.
+    /// Whether the window stays unchanged during failures while no data frame of others is heard.
     pub quiet_backoff: bool,
     /// Whether the radio waits for others (CCA and NAV).
     pub carrier_sense: bool,
     /// When EIFS applies.
     pub eifs: EifsRule,
-    /// Channel number; links between different channels carry nothing.
+    /// Channel number; signals from other channels that overlap with it are only energy.
     pub channel: u16,
-    /// How long the signal of another radio must have been there until the medium is busy.
+    /// How long the signal of another radio must be present before the medium counts as busy.
     pub cca: Duration,
-    /// A weaker signal is sensed, but cannot be decoded.
+    /// Signals weaker than this are sensed but cannot be decoded.
     pub receive_threshold: Dbm,
-    /// Whether frames at higher rates must be stronger than that, by [`Phy::sensitivity_dbm`].
+    /// Whether higher rates need a stronger signal, by [`Phy::sensitivity_dbm`].
     pub receives_by_rate: bool,
-    /// Signals that are weaker do not make the medium busy.
+    /// Signals weaker than this do not make the medium busy.
     pub sense_threshold: Dbm,
     /// A reception survives a later frame that is at least this much weaker, in decibels.
     pub capture_db: f64,
-    /// Frames that the chip holds in each queue, the one on air included.
+    /// Queue size: frames that the chip holds in each queue, the one on air included.
     pub queue_frames: usize,
     /// Whether frames for other nodes are reported.
     pub overhear: bool,
-    /// What a wire makes of bytes that links add to packets.
+    /// How a wire treats the bytes that links add to packets.
     pub link_overhead: LinkOverhead,
 }
 
 impl ChipConfig {
     /// A radio at the highest rate of its PHY with the settings of the standard: broadcast at the
-    /// lowest rate, 7 attempts, an acknowledgement time-out of SIFS and a slot, capture at 10 dB,
-    /// room for 50 frames.
+    /// lowest rate, 7 attempts, an acknowledgement time-out of SIFS plus a slot, capture at 10 dB,
+    /// a queue of 50 frames.
     pub fn new(node: NodeId, radio: RadioId, phy: Phy) -> Self {
         let rates = phy.rates();
         Self {
@@ -229,7 +229,8 @@ impl ChipConfig {
         self.phy.sifs() + self.difs() + self.phy.air_time(ACK_BYTES, self.phy.basic_rates()[0])
     }
 
-    /// Rate of the acknowledgement of data at `rate`, over no more than that takes.
+    /// Rate of the acknowledgement of data at `rate`; its channel is no wider than that of the
+    /// data.
     #[inline]
     pub fn ack_rate(&self, rate: Bitrate) -> Bitrate {
         let answer = self.phy.ack_rate(self.ack_rate, rate);
@@ -249,7 +250,7 @@ impl ChipConfig {
         self.phy.air_time(BLOCK_ACK_BYTES, self.ack_rate(rate))
     }
 
-    /// Whether frames fall under block acknowledgement agreements.
+    /// Whether frames are sent under block acknowledgement agreements.
     pub(super) fn aggregates(&self) -> bool {
         self.aggregate > 1 && self.phy.ampdu_limits().is_some()
     }

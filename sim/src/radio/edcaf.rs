@@ -1,10 +1,9 @@
-//! One channel access function: a queue with a contention window, a backoff and retry counters of
-//! its own (IEEE 802.11-2007 9.9.1, `radio.md` 2 and 3).
+//! One channel access function (EDCAF): a queue with its own contention window, backoff and retry
+//! counters (IEEE 802.11-2007 9.9.1, `radio.md` 2 and 3).
 //!
 //! A radio has four of them, one for each access category, or a single one that follows DCF. They
-//! differ in the interframe space, in the window, and in what a function counts when the medium
-//! becomes busy: EDCA takes one off at the start of each idle slot, the first included, DCF at the
-//! end of each.
+//! differ in the interframe space, the window, and the slots counted when the medium becomes busy:
+//! EDCA counts a slot at its start, the first included, DCF at its end.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,34 +11,34 @@ use farhop_proto::base::{AckPolicy, Bitrate, Duration, Frame, Gap, Instant, Node
 
 use super::config::{AcParams, ChipConfig};
 
-/// What a function does.
+/// State of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     /// It has nothing to send.
     Idle,
-    /// Its first frame must not go yet.
+    /// The `not_before` time of its first frame has not come yet.
     Deferred,
-    /// It waits for the medium, its interframe space and its backoff.
+    /// It waits for an idle medium, its interframe space and its backoff.
     Contending,
     /// It has the air.
     Serving,
 }
 
-/// A frame on its way out.
+/// A frame to be sent.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) frame: Frame,
-    /// From its first transmission on.
+    /// Sequence number, valid from the first transmission on.
     pub(super) sequence: u16,
     /// Attempts that began on the air, with an RTS or with the frame itself.
     pub(super) attempts: u8,
     /// Transmissions of the frame itself.
     pub(super) sent: u8,
-    /// Attempts that failed up to the RTS threshold, and above.
+    /// Failed attempts by retry limit: of frames up to the RTS threshold, and of longer ones.
     pub(super) failed: [u8; 2],
     /// Air time of all attempts, without their answers.
     pub(super) spent: Duration,
-    /// The rate of all attempts, where it is chosen once for each frame.
+    /// The rate of all attempts, if it is chosen once for each frame.
     pub(super) rate: Option<Bitrate>,
     /// It is part of the A-MPDU that is on the air or awaits its answer.
     pub(super) is_in_flight: bool,
@@ -59,7 +58,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether its attempts are used up.
+    /// Whether it has no attempts left.
     pub(super) fn is_exhausted(&self, config: &ChipConfig) -> bool {
         let limits = match self.frame.options.attempts {
             Some(most) => [most; 2],
@@ -69,23 +68,23 @@ impl Outgoing {
     }
 }
 
-/// The sending side of the agreement with one neighbour.
+/// The sending side of the block acknowledgement agreement with one neighbour.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Originator {
-    /// The number of the next frame that was not sent before.
+    /// The number of the next new frame.
     pub(super) next: u16,
-    /// The neighbour may wait for a frame that will not come, and has to be told.
+    /// The neighbour may wait for a frame that was given up, and must be sent a request.
     pub(super) owes_request: bool,
-    /// The last of its frames that were given up, until an answered request has moved the
-    /// neighbour's window past it: one before may have been on its way still.
+    /// The last frame that was given up, until an answered request has moved the neighbour's window
+    /// past it. The first request may not get that far, if earlier frames were still pending.
     pub(super) given_up: Option<u16>,
-    /// The deadline of the last of these frames.
+    /// The deadline of the last numbered frame.
     pub(super) deadline: Option<Instant>,
-    /// Exchanges in a row of which it has acknowledged nothing.
+    /// Exchanges in a row in which the neighbour acknowledged nothing.
     pub(super) unanswered: u8,
 }
 
-/// A request for a block acknowledgement that is due.
+/// A block acknowledgement request to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) to: NodeId,
@@ -98,19 +97,19 @@ pub(super) struct Edcaf {
     /// Interframe space after a busy medium.
     pub(super) aifs: Duration,
     pub(super) params: AcParams,
-    /// It counts as EDCA does.
+    /// Whether it counts backoff slots as EDCA does.
     is_edca: bool,
     /// Frames to send; the first is in service unless the function is idle.
     pub(super) queue: VecDeque<Outgoing>,
-    /// What goes before them.
+    /// Block acknowledgement requests, which are sent before frames.
     pub(super) requests: VecDeque<Request>,
     pub(super) wait: Wait,
-    /// When it acts, as far as it is known.
+    /// When it acts next; [`Instant::MAX`] if unknown.
     pub(super) at: Instant,
     window: u32,
-    /// Slots left, while a backoff is under way.
+    /// Backoff slots left, while a backoff is under way.
     pub(super) backoff: Option<u32>,
-    /// Where there are no agreements, all frames are numbered in one sequence.
+    /// The last sequence number of frames under no agreement, which share one sequence.
     pub(super) sequence: u16,
     pub(super) originators: BTreeMap<NodeId, Originator>,
 }
@@ -132,7 +131,7 @@ impl Edcaf {
         }
     }
 
-    /// The radio was switched off; its frames have ended.
+    /// Resets it after the radio was switched off and all its frames have ended.
     pub(super) fn reset(&mut self) {
         self.wait = Wait::Idle;
         self.at = Instant::MAX;
@@ -148,7 +147,7 @@ impl Edcaf {
         self.queue.push_back(Outgoing::new(frame));
     }
 
-    /// Whether it waits for nothing that energy on the air could put off.
+    /// Whether energy on the air can delay nothing of it.
     pub(super) fn is_at_rest(&self) -> bool {
         self.wait == Wait::Idle && self.backoff.is_none()
     }
@@ -162,21 +161,22 @@ impl Edcaf {
         self.queue.front().expect("a frame is in service")
     }
 
-    /// The time before which the next transmission must not go.
+    /// The time before which the next transmission must not start.
     pub(super) fn not_before(&self) -> Option<Instant> {
         let head = self.queue.front().filter(|head| head.attempts == 0)?;
         head.frame.options.not_before.filter(|_| self.requests.is_empty())
     }
 
-    /// Whether the next transmission goes by the rules of contention: gap, draw, post-backoff.
+    /// Whether the next transmission follows the rules of contention: interframe space, backoff,
+    /// post-backoff.
     pub(super) fn is_drawing(&self, gap: Gap) -> bool {
         gap == Gap::Backoff
             || !self.requests.is_empty()
             || self.head().frame.options.ack == AckPolicy::Normal
     }
 
-    /// The medium becomes busy: what has passed of the backoff since the end of the interframe
-    /// space is taken off.
+    /// The medium becomes busy: takes off the slots that have elapsed since the end of the
+    /// interframe space.
     pub(super) fn freeze(&mut self, now: Instant, gap_end: Instant, slot: Duration) {
         let Some(slots) = self.backoff.filter(|_| now >= gap_end) else { return };
         let passed = now.since(gap_end).div_duration(slot);
@@ -186,25 +186,25 @@ impl Edcaf {
         self.backoff = if is_over { None } else { Some(left) };
     }
 
-    /// Draws from the contention window; counted from the end of the interframe space.
+    /// Draws a backoff from the contention window; it counts from the end of the interframe space.
     pub(super) fn draw(&mut self, rng: &mut Rng) -> u32 {
         let slots = rng.below(u64::from(self.window) + 1) as u32;
         self.backoff = Some(slots);
         slots
     }
 
-    /// An attempt failed.
+    /// Doubles the contention window after a failed attempt.
     pub(super) fn widen(&mut self) {
         self.window = (2 * self.window + 1).min(self.params.cw_max);
     }
 
-    /// A frame came to its end.
+    /// Resets the contention window after a frame has ended.
     pub(super) fn narrow(&mut self) {
         self.window = self.params.cw_min;
     }
 
-    /// Where the window of the agreement with a neighbour begins: at the oldest frame that it may
-    /// still be sent.
+    /// Start of the window of the agreement with a neighbour: the oldest frame that may still be
+    /// repeated.
     pub(super) fn window_start(&self, to: NodeId) -> u16 {
         let is_open = |out: &&Outgoing| out.sent > 0 && out.frame.to == Some(to);
         let next = || self.originators.get(&to).map_or(0, |peer| peer.next);

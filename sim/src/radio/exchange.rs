@@ -1,10 +1,10 @@
-//! One exchange after another of a function that has the air: RTS and CTS, data and its answer,
-//! what follows of a failure, and the next exchange of a TXOP (IEEE 802.11-1999 9.2.5 to 9.2.8,
-//! 802.11-2007 9.9.1.4 to 9.9.1.6, `radio.md` 2 and 3).
+//! The exchanges of a function that has the air: RTS and CTS, data and its answer, the consequences
+//! of a failure, and the next exchange of a TXOP (IEEE 802.11-1999 9.2.5 to 9.2.8, 802.11-2007
+//! 9.9.1.4 to 9.9.1.6, `radio.md` 2 and 3).
 //!
-//! A TXOP goes on after SIFS while the whole next exchange fits into what is left of it, and ends
-//! with the first attempt that fails. A frame that would have been announced counts a collision
-//! inside its radio as a failed announcement.
+//! A TXOP continues after SIFS as long as the whole next exchange fits into what is left of it, and
+//! ends with the first failed attempt. An internal collision counts as a failure of the short retry
+//! limit, as a failed RTS would.
 
 use farhop_proto::base::phy::{ACK_BYTES, RTS_BYTES};
 use farhop_proto::base::{AckPolicy, Bitrate, Duration, FrameOutcome, Instant};
@@ -16,11 +16,12 @@ use super::plan::{Awaited, Exchange, Step};
 use super::rate::Trial;
 use super::transmission::{Answer, TransmissionKind};
 
-/// After so many failures without a data frame of another radio a sender takes itself to be alone.
+/// After this many failures in a row without a data frame of another radio, a sender assumes that
+/// it is alone.
 const QUIET_FAILURES: u8 = 8;
 
 impl Chip {
-    /// A function takes the air.
+    /// A function takes the air: starts its first exchange.
     pub(super) fn begin(&mut self, air: &mut Air, now: Instant, index: usize) {
         if self.put_off_late_requests(now, index) {
             return self.contend(air, now, index);
@@ -33,7 +34,7 @@ impl Chip {
         if exchange.mpdus > 1 {
             let announcement = self.announcement(&exchange, step);
             if announcement + exchange.air_time + exchange.response > most {
-                // As many as fit into the TXOP behind what announces them.
+                // Plans again with as many frames as fit into the TXOP after the announcement.
                 self.land(&exchange);
                 let until = exchange.until;
                 exchange = self.plan(now, index, most.saturating_sub(announcement));
@@ -64,9 +65,9 @@ impl Chip {
         self.send_step(air, now);
     }
 
-    /// The frame at the head of a function would end after its deadline, and with it those that
-    /// were sent before and have no later one: their receiver is told at once that none of them
-    /// comes again.
+    /// The frame at the head of a function would end after its deadline. It ends as late, and with
+    /// it all frames that were sent before and have no later deadline, so that one request tells
+    /// their receiver that none of them will come again.
     fn end_late(&mut self, air: &mut Air, now: Instant, index: usize) {
         let deadline = self.functions[index].head().frame.options.deadline;
         self.end_frame(air, now, index, 0, FrameOutcome::Late);
@@ -78,12 +79,12 @@ impl Chip {
         }
     }
 
-    /// An attempt at the frames of an exchange begins.
+    /// Counts an attempt at the frames of an exchange.
     fn count_attempt(&mut self, exchange: &Exchange) {
         if exchange.step == Step::Request {
             return;
         }
-        // Of an aggregate each attempt has others in it, and a rate of its own.
+        // Each attempt of an aggregate has other frames and a rate of its own.
         exchange.to.into_iter().for_each(|to| self.rates.on_attempt(to));
         let keeps_rate = self.rates.keeps_rate() && exchange.mpdus == 1;
         let rate = keeps_rate.then_some(exchange.rate);
@@ -139,7 +140,7 @@ impl Chip {
         }
     }
 
-    /// A control frame that begins or announces something.
+    /// Sends a control frame that begins an exchange or announces its data.
     fn send_control(
         &mut self,
         air: &mut Air,
@@ -184,7 +185,7 @@ impl Chip {
         self.transmit(air, now, now + exchange.air_time, (exchange.rate, nav), kind);
     }
 
-    /// The frame at the head of a function, as it goes on air.
+    /// The frame at the head of a function as a transmission of its own.
     fn single(&mut self, exchange: &Exchange) -> TransmissionKind {
         let index = exchange.owner;
         let agrees = |to| self.rates.agrees(&self.config, to);
@@ -194,7 +195,8 @@ impl Chip {
         }
         let function = &self.functions[index];
         let head = function.head();
-        // Numbers under an agreement are those of the function, whatever its frames ask for.
+        // Numbers under an agreement belong to the function, so its access category counts,
+        // whatever category the frame asks for.
         let access = if is_agreed { self.access_of(index) } else { head.frame.options.access };
         TransmissionKind::Data {
             id: head.frame.id,
@@ -209,7 +211,7 @@ impl Chip {
         }
     }
 
-    /// The own transmission has ended.
+    /// The transmission of a step has ended.
     pub(super) fn on_step_sent(&mut self, air: &mut Air, now: Instant) {
         let exchange = self.exchange.expect("an exchange is under way");
         match (exchange.step, exchange.awaited) {
@@ -232,7 +234,7 @@ impl Chip {
         }
     }
 
-    /// The data of the exchange has been announced, and follows.
+    /// The data has been announced, and follows after SIFS.
     fn on_announced(&mut self, air: &mut Air, now: Instant) {
         if let Some(exchange) = &mut self.exchange {
             exchange.step = Step::Data;
@@ -240,7 +242,7 @@ impl Chip {
         self.pause(air, now);
     }
 
-    /// SIFS before the next frame of the exchange, or of the TXOP.
+    /// Waits SIFS before the next frame of the exchange or of the TXOP.
     fn pause(&mut self, air: &mut Air, now: Instant) {
         self.phase = Phase::Pausing;
         self.set_access(air, now + self.config.phy.sifs());
@@ -248,20 +250,20 @@ impl Chip {
 
     pub(super) fn on_pause_end(&mut self, air: &mut Air, now: Instant) {
         if self.is_transmitting(air) {
-            // An acknowledgement left at this very moment.
+            // An acknowledgement to another radio began at this very moment.
             self.on_attempt_failed(air, now);
         } else {
             self.send_step(air, now);
         }
     }
 
-    /// The receiver has the air kept free.
+    /// The CTS has arrived: the receiver has reserved the medium.
     pub(super) fn on_clear_to_send(&mut self, air: &mut Air, now: Instant, answer: &Answer) {
         air.cancel_timer(self.index, Timer::AckTimeout);
         self.stats.cts_received += 1;
         let exchange = self.exchange.expect("an exchange is under way");
         if answer.accept {
-            // The RTS was the short frame of this one, and succeeded (802.11-2012 9.3.4.4).
+            // The RTS was the short frame of this exchange, and succeeded (802.11-2012 9.3.4.4).
             self.each_in_flight(&exchange, |out| out.failed[0] = 0);
             self.on_announced(air, now);
         } else {
@@ -289,7 +291,8 @@ impl Chip {
         self.end_exchange(air, now, &exchange, true);
     }
 
-    /// No answer has begun in time.
+    /// The acknowledgement time-out: no answer has begun in time, unless a frame that may be it is
+    /// still arriving.
     pub(super) fn on_ack_timeout(&mut self, air: &mut Air, now: Instant) {
         let Phase::Awaiting { limit, .. } = self.phase else {
             unreachable!("the time-out runs only while an answer is awaited");
@@ -301,7 +304,7 @@ impl Chip {
         }
     }
 
-    /// The attempt that was on the air failed.
+    /// The current attempt has failed.
     pub(super) fn on_attempt_failed(&mut self, air: &mut Air, now: Instant) {
         self.settled_at = now;
         self.phase = Phase::Free;
@@ -325,7 +328,7 @@ impl Chip {
         self.resume(air, now);
     }
 
-    /// What became of the frames of an exchange goes to the rate control.
+    /// Reports the result of an attempt to the rate control.
     pub(super) fn on_trial(
         &mut self,
         now: Instant,
@@ -339,7 +342,7 @@ impl Chip {
             let unanswered = peer.unanswered.saturating_add(1);
             peer.unanswered = if acked > 0 || is_last { 0 } else { unanswered };
         }
-        // A frame with a rate of its own choice says nothing about ours.
+        // The result at a rate that the frame itself named says nothing about our choice.
         if !exchange.has_own_rate {
             let Exchange { rate, attempt, .. } = *exchange;
             let trial = Trial { rate, sent: exchange.mpdus as u32, acked, attempt, is_last };
@@ -357,7 +360,8 @@ impl Chip {
         self.draw_backoff(index);
     }
 
-    /// Counts failures since a data frame was last heard; whether they are many.
+    /// Counts failures since a data frame of another radio was last heard; returns whether there
+    /// are many.
     fn is_quiet(&mut self) -> bool {
         let heard = self.stats.received + self.stats.duplicates + self.overheard;
         let is_alone = std::mem::replace(&mut self.heard_before, heard) == heard;
@@ -365,8 +369,8 @@ impl Chip {
         self.lone_failures > QUIET_FAILURES
     }
 
-    /// Counts a failure against each frame of an exchange, and ends those whose attempts are used
-    /// up. Returns whether there were any.
+    /// Counts a failure against each frame of an exchange, and ends the frames that have no
+    /// attempts left. Returns whether there were any.
     fn give_back(
         &mut self,
         air: &mut Air,
@@ -395,7 +399,7 @@ impl Chip {
         any
     }
 
-    /// A function of higher priority sends at the moment at which this one would have.
+    /// A function of higher priority sends at the moment at which this one would have sent.
     pub(super) fn on_internal_collision(&mut self, air: &mut Air, now: Instant, index: usize) {
         self.stats.internal_collisions += 1;
         let is_given_up = if self.functions[index].requests.is_empty() {
@@ -403,10 +407,10 @@ impl Chip {
             let options = head.frame.options;
             let is_answered = head.frame.to.is_some() && options.ack == AckPolicy::Normal;
             if is_answered {
-                // What would have been announced failed with its RTS: a short frame too.
+                // As if its RTS had failed: counts as a failure of a short frame.
                 head.failed[0] = head.failed[0].saturating_add(1);
             }
-            // What nobody answers has no count of failures.
+            // Unacknowledged frames have no failure count.
             let is_exhausted = is_answered && head.is_exhausted(&self.config);
             if is_exhausted {
                 self.end_frame(air, now, index, 0, FrameOutcome::Failed);
@@ -420,7 +424,7 @@ impl Chip {
         self.contend(air, now, index);
     }
 
-    /// An exchange has succeeded: the TXOP goes on, or the function draws and contends anew.
+    /// An exchange has succeeded: the TXOP continues, or the function draws and contends anew.
     pub(super) fn end_exchange(
         &mut self,
         air: &mut Air,
@@ -441,7 +445,7 @@ impl Chip {
         self.resume(air, now);
     }
 
-    /// Takes up the next exchange of a TXOP, if one fits.
+    /// Begins the next exchange of a TXOP, if one fits. Returns whether it did.
     fn goes_on(&mut self, air: &mut Air, now: Instant, before: &Exchange) -> bool {
         let owner = before.owner;
         if self.functions[owner].params.txop.is_zero() {

@@ -1,4 +1,4 @@
-//! What the radios of one node make of the frames that reach them, for whoever captures there.
+//! Records which transmissions the radios of one node decoded, for captures at that node.
 
 use std::collections::VecDeque;
 
@@ -6,18 +6,18 @@ use farhop_proto::base::{Instant, NodeId};
 
 use super::transmission::Transmission;
 
-/// The end of a transmission that a radio had locked on to. Of others a radio knows nothing.
+/// The end of a transmission that a radio had locked on to. A radio notices no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The radio that sent it.
     pub from: usize,
-    /// When it sent it.
+    /// When the sender began to transmit it.
     pub start: Instant,
-    /// A bit for each MPDU that passed its check, the first in the lowest.
+    /// A bit for each MPDU that passed its check, the first in the lowest bit.
     pub decoded: u64,
 }
 
-/// The arrivals at one node that nobody has taken yet.
+/// The arrivals at one node that have not been polled yet.
 #[derive(Debug)]
 pub(super) struct Heard {
     node: NodeId,
@@ -25,12 +25,12 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Those at a node from now on.
+    /// Records the arrivals at `node` from now on.
     pub(super) fn of(node: NodeId) -> Self {
         Self { node, arrivals: VecDeque::new() }
     }
 
-    /// What a radio of `node` has made of a transmission.
+    /// Records what a radio of `node` decoded of a transmission, if that node is the recorded one.
     pub(super) fn add(&mut self, node: NodeId, transmission: &Transmission, decoded: u64) {
         if node == self.node {
             let &Transmission { radio: from, start, .. } = transmission;

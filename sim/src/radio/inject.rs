@@ -1,4 +1,4 @@
-//! Frames that go out at once under any name: what a radio does that keeps to no rules.
+//! Frames sent at once under any sender's name, by a radio that follows no rules.
 
 use bytes::Bytes;
 use farhop_proto::base::{Bitrate, Duration, EtherType, Instant, NodeId, UnitId};
@@ -10,22 +10,23 @@ use super::transmission::TransmissionKind;
 /// A frame of a stranger.
 #[derive(Clone, Debug)]
 pub struct Injected {
-    /// The transmitter that its header names.
+    /// The transmitter that its header names, true or not.
     pub from: NodeId,
     /// The receiver, or `None` for broadcast.
     pub to: Option<NodeId>,
-    /// What the payload is.
+    /// EtherType of the payload.
     pub protocol: EtherType,
-    /// What follows the LLC/SNAP header.
+    /// The bytes that follow the LLC/SNAP header.
     pub payload: Bytes,
     /// Bit-rate.
     pub rate: Bitrate,
-    /// How long it is on air.
+    /// Air time.
     pub air_time: Duration,
 }
 
 impl Chip {
-    /// Sends a frame now, under the name that it bears. It asks for no acknowledgement.
+    /// Sends a frame now, with the transmitter address that it names. It asks for no
+    /// acknowledgement. Returns false if the radio is down or transmitting.
     pub(super) fn inject(&mut self, air: &mut Air, now: Instant, injected: Injected) -> bool {
         if !self.is_up || self.is_transmitting(air) {
             return false;
@@ -66,7 +67,8 @@ mod tests {
         }
     }
 
-    /// Two nodes and a stranger that all hear, whose frames are lost with this probability.
+    /// Two nodes and a stranger that all hear each other; the stranger's frames are lost with this
+    /// probability.
     fn medium(lost: f64) -> Medium {
         let radio = |node| ChipConfig::new(NodeId(node), RadioId(0), Phy::default());
         let link = |(from, to)| AirLink {
@@ -80,7 +82,8 @@ mod tests {
         Medium::new(MediumConfig::new([1, 2, 900].map(radio).into(), links.into()), Seed(1))
     }
 
-    /// What each radio reports, as who from and whether it was for it.
+    /// Frames that the radios report: the radio, the sender, and whether the frame was for this
+    /// radio.
     fn heard(medium: &mut Medium) -> Vec<(usize, NodeId, bool)> {
         medium.handle_timeout(Instant::from_nanos(10_000_000));
         let event = || medium.poll_event();

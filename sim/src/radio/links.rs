@@ -1,12 +1,12 @@
 //! Who hears whom: the directed links between radios, and for each radio the list of its hearers,
 //! nearest first.
 //!
-//! Of most links a network needs only how loud and how late they are. What else there is to a link,
-//! its losses and what its receiver remembers, stands apart, and only where frames can be decoded.
+//! For most pairs of radios only the signal and the delay matter ([`Path`]). The rest of a link,
+//! its losses and the state of its receiver ([`Link`]), exists only where frames can be decoded.
 //!
-//! Where radios of different PHYs share a channel, what some send in their newer format is energy
-//! to others (802.11g beside 802.11b), so a radio may have a list of hearers for each format, and
-//! for each form of n and ac in which it sends to those who know less.
+//! Where radios of different PHYs share a channel, frames in a newer format are only energy to some
+//! hearers (802.11g beside 802.11b). A radio may therefore have several lists of hearers: one for
+//! each format, and one for each form of n and ac in which it sends to less capable radios.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,14 +19,14 @@ use super::loss::{LossModel, LossProcess};
 use super::power::Power;
 use super::stats::LinkAir;
 
-/// What a radio is to a hearer.
+/// How the transmissions of a radio affect a hearer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reach {
-    /// Strong enough to be decoded, over this link.
+    /// Strong enough to be decoded, over the link with this index.
     Decodable(u32),
-    /// Sensed, or only noise.
+    /// Can be sensed, or only adds to the noise.
     Energy,
-    /// The other radio of the same node: deafening with this probability.
+    /// The hearer is another radio of the same node, deafened with this probability.
     Sibling(f32),
 }
 
@@ -40,38 +40,38 @@ pub(super) struct Hearer {
     pub(super) reach: Reach,
 }
 
-/// One direction between two radios over which frames can be decoded, at work.
+/// One direction between two radios over which frames can be decoded.
 #[derive(Debug)]
 pub(super) struct Link {
     /// Index of the hearing radio.
     pub(super) to: u32,
     pub(super) is_up: bool,
-    /// Whether frames for the hearer's node are for this radio of it.
+    /// Whether this radio of the hearer's node is the one that frames for the node are for.
     pub(super) is_addressed: bool,
-    /// Nothing where nothing is ever lost.
+    /// `None` if nothing is ever lost.
     pub(super) loss: Option<Box<LossProcess>>,
-    /// The last sequence number that was accepted of each access category.
+    /// The last sequence number that was accepted, for each access category.
     pub(super) last_sequence: [Option<u16>; 4],
-    /// Air time of answers to frames over it.
+    /// Air time of answers to frames over this link.
     pub(super) answered: Duration,
-    /// Air time of frames for the hearer that something else on air destroyed.
+    /// Air time of frames for the hearer that collided there.
     pub(super) collided: Duration,
 }
 
-/// One direction between two radios, as far as every hearer knows it.
+/// One direction between two radios, with what a list of hearers needs.
 #[derive(Clone, Copy, Debug)]
 struct Path {
     delay: Duration,
     from: u32,
     to: u32,
     signal: Dbm,
-    /// Place of its [`Link`].
+    /// Index of its [`Link`], if frames can be decoded over it.
     link: Option<u32>,
     is_up: bool,
     is_addressed: bool,
 }
 
-/// What the air knows of a radio.
+/// A radio, as the air knows it.
 #[derive(Debug)]
 struct Station {
     node: NodeId,
@@ -81,22 +81,22 @@ struct Station {
     receive_threshold: Dbm,
     receives_by_rate: bool,
     sense_threshold: Dbm,
-    /// Paths from it, in the order in which they were made.
+    /// Indices of the paths from it, in the order in which they were added.
     paths: Vec<u32>,
-    /// Who hears it now, nearest first.
+    /// Its hearers, nearest first.
     hearers: Rc<[Hearer]>,
-    /// The same for frames in its newer format, by the number of their form, where not all decode
-    /// those who decode the others.
+    /// Its hearers for frames in its newer format, by the number of the form; only lists that
+    /// differ from `hearers`.
     newer: Vec<(u8, Rc<[Hearer]>)>,
 }
 
-/// The weakest signal at which a frame at `rate` can be decoded where that hangs on the rate.
+/// The weakest signal at which a frame at `rate` can be decoded, if that depends on the rate.
 pub(super) fn weakest(phy: &Phy, rate: Bitrate) -> Dbm {
     Dbm::from_f64(phy.sensitivity_dbm(rate))
 }
 
 impl Station {
-    /// How much of the power of another radio falls into its channel.
+    /// How much of the power of another radio falls into this radio's channel, 0 to 1.
     fn share_of(&self, source: &Self) -> f64 {
         self.phy.overlap(self.channel, &source.phy, source.channel)
     }
@@ -108,10 +108,10 @@ pub(super) struct Links {
     stations: Vec<Station>,
     paths: Vec<Path>,
     links: Vec<Link>,
-    /// Paths by their ends; made when links are first replaced.
+    /// Paths by their ends; filled when links are first replaced.
     by_pair: BTreeMap<(u32, u32), u32>,
     seed: Seed,
-    /// Energy that nobody senses counts too, as interference.
+    /// Signals too weak to be sensed count too, as interference.
     sums_energy: bool,
 }
 
@@ -149,7 +149,7 @@ impl Links {
         links
     }
 
-    /// Who hears a radio now, if it sends at `rate`.
+    /// The hearers of a radio for frames at `rate`.
     pub(super) fn hearers(&self, radio: usize, rate: Bitrate) -> &Rc<[Hearer]> {
         let station = &self.stations[radio];
         let mut newer = station.newer.iter().filter(|_| station.phy.is_newer(rate));
@@ -157,14 +157,14 @@ impl Links {
         of_form.map_or(&station.hearers, |(_, hearers)| hearers)
     }
 
-    /// Whether a signal of a radio is strong enough for a hearer to decode a frame at `rate` of it,
-    /// as far as that hangs on the rate.
+    /// Whether a radio's signal is strong enough at a hearer for a frame at `rate`, if that depends
+    /// on the rate.
     pub(super) fn is_strong(&self, hearer: &Hearer, radio: usize, rate: Bitrate) -> bool {
         !self.stations[hearer.radio as usize].receives_by_rate
             || hearer.signal >= weakest(&self.stations[radio].phy, rate)
     }
 
-    /// What frames over each link took, where they took any.
+    /// Air time of answers and collisions on each link that had any.
     pub(super) fn air(&self) -> impl Iterator<Item = LinkAir> {
         let end = |radio: u32| {
             let station = &self.stations[radio as usize];
@@ -178,7 +178,7 @@ impl Links {
         })
     }
 
-    /// The radios that frames of a radio are for, one of each node.
+    /// The radios that frames of this radio are addressed to, one of each node.
     pub(super) fn addressed(&self, radio: usize) -> impl Iterator<Item = usize> {
         let paths = self.stations[radio].paths.iter().map(|path| &self.paths[*path as usize]);
         paths.filter(|path| path.is_addressed).map(|path| path.to as usize)
@@ -199,7 +199,7 @@ impl Links {
         self.stations[radio].phy
     }
 
-    /// A link over which a frame was decoded.
+    /// A link over which frames can be decoded.
     pub(super) fn get(&self, link: u32) -> &Link {
         &self.links[link as usize]
     }
@@ -208,7 +208,7 @@ impl Links {
         &mut self.links[link as usize]
     }
 
-    /// When the recordings begin that links play back.
+    /// Sets when the loss recordings of links begin to play.
     pub(super) fn begin_recordings_at(&mut self, begin: Instant) {
         for loss in self.links.iter_mut().filter_map(|link| link.loss.as_mut()) {
             loss.begin_recording_at(begin);
@@ -228,7 +228,7 @@ impl Links {
             let other = &self.stations[self.paths[*other as usize].to as usize];
             other.node == sink.node && other.channel == source.channel
         };
-        // The radios of a node stand together: most nodes have one, and no path to another.
+        // The radios of a node are adjacent. Most nodes have only one, so that no search is needed.
         let has_others = is_of_node(to + 1) || is_of_node(to.wrapping_sub(1));
         let is_addressed = source.channel == sink.channel
             && !(has_others && source.paths.iter().any(reaches_node));
@@ -252,14 +252,14 @@ impl Links {
         (is_heard || sink.phy.kind == PhyKind::Wire) && sink.phy.decodes(&source.phy, rate)
     }
 
-    /// A rate of each of the formats that a radio sends, the older first.
+    /// One rate of each format that a radio sends, the older format first.
     fn formats(&self, radio: usize) -> [Bitrate; 2] {
         let phy = &self.stations[radio].phy;
         let rates = phy.rates();
         [phy.basic_rates()[0], rates[rates.len() - 1]]
     }
 
-    /// Makes the link of a path over which frames can be decoded, unless there is one.
+    /// Creates the link of a path if frames can be decoded over it and it has none.
     fn open(&mut self, index: u32, loss: &LossModel) {
         let path = self.paths[index as usize];
         let formats = self.formats(path.from as usize);
@@ -287,7 +287,7 @@ impl Links {
         self.links.push(link);
     }
 
-    /// Makes the lists of those who hear a radio.
+    /// Rebuilds the lists of a radio's hearers.
     fn line_up(&mut self, radio: usize) {
         let [older, newer] = self.formats(radio);
         let phy = self.stations[radio].phy;
@@ -311,7 +311,7 @@ impl Links {
         (station.newer, station.hearers) = (lists, hearers);
     }
 
-    /// Who hears a radio at `rate`, from its paths and its node's other radios.
+    /// The hearers of a radio at `rate`: the ends of its paths, and the other radios of its node.
     fn list(&self, radio: usize, rate: Bitrate) -> Rc<[Hearer]> {
         let source = &self.stations[radio];
         let from_path = |index: &u32| {
@@ -328,7 +328,8 @@ impl Links {
                 Some(link) => Reach::Decodable(link),
                 None => Reach::Energy,
             };
-            // What can be decoded is not wider than its receiver listens.
+            // A frame that can be decoded is no wider than the channel of its receiver, so all of
+            // its power counts.
             let signal = match reach {
                 Reach::Energy if overlap < 1.0 => {
                     path.signal.weaker_by(-10.0 * libm::log10(overlap))
@@ -347,8 +348,8 @@ impl Links {
         hearers.into()
     }
 
-    /// The other radios of a node, where their channels overlap (`radio.md` 6). The radios of a
-    /// node stand together.
+    /// The other radios of a node, if their channels overlap (`radio.md` 6). The radios of a node
+    /// are adjacent.
     fn siblings(&self, radio: usize) -> impl Iterator<Item = Hearer> {
         let own = &self.stations[radio];
         let is_of_node = |index: &usize| self.stations[*index].node == own.node;
@@ -367,7 +368,7 @@ impl Links {
         })
     }
 
-    /// Cuts or restores a link. What is on its way goes on.
+    /// Cuts or restores a path. Transmissions on their way continue.
     pub(super) fn set_up(&mut self, index: usize, up: bool) {
         let path = &mut self.paths[index];
         path.is_up = up;
@@ -378,8 +379,8 @@ impl Links {
         self.line_up(from);
     }
 
-    /// Puts other links in the place of those from a radio. Pairs that stay keep their state, and
-    /// those that were linked before find it again.
+    /// Replaces the links from a radio. Pairs that stay linked keep their state, and pairs that
+    /// were linked before get theirs back.
     ///
     /// Panics as [`Links::new`] does.
     pub(super) fn replace(&mut self, radio: usize, links: &[AirLink]) {

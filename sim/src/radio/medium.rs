@@ -21,21 +21,21 @@ use super::stats::{ChipStats, LinkAir};
 use super::transmission::{Transmission, TransmissionKind};
 use super::wire::Wire;
 
-/// As many radios the caches of a processor hold in any case.
+/// Up to this many radios fit into the caches of any processor.
 pub(crate) const FEW: usize = 256;
 
-/// What a radio reports.
+/// An event that a radio reports to its node.
 #[derive(Clone, Debug)]
 pub struct MediumEvent {
     /// Index of the radio.
     pub radio: usize,
-    /// When it happened: the end of the frame or of its acknowledgement.
+    /// When it happened: at the end of the frame or of its acknowledgement.
     pub at: Instant,
     /// What happened.
     pub event: FrameUp,
 }
 
-/// What frames go out by: a radio, or the end of a wire.
+/// What sends frames: a radio, or the end of a wire.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are radios, and a box would cost a miss")]
 enum Port {
@@ -51,7 +51,7 @@ impl Port {
     }
 }
 
-/// Calls a method of a port, whichever it is.
+/// Calls a method of a port of either kind.
 macro_rules! of_port {
     ($port:expr, $method:ident($($argument:expr),*)) => {
         match $port {
@@ -61,7 +61,7 @@ macro_rules! of_port {
     };
 }
 
-/// Settings without a name, which those of the last radios are looked for among.
+/// Settings without node and radio number, shared with one of the radios built last if equal.
 fn shared(known: &mut Vec<Arc<ChipConfig>>, config: ChipConfig) -> Arc<ChipConfig> {
     const LAST: usize = 8;
     let config = ChipConfig { node: NodeId(0), radio: RadioId(0), ..config };
@@ -78,9 +78,9 @@ pub struct Medium {
     ports: Vec<Port>,
     air: Air,
     now: Instant,
-    /// Timers that have gone off.
+    /// Timers that have fired, and ends of transmissions at their own radios.
     events: u64,
-    /// Whose radios have to know of what reaches them now.
+    /// Hearers whose radios must handle the current edge.
     calls: Calls,
 }
 
@@ -107,7 +107,7 @@ impl Medium {
         medium
     }
 
-    /// A radio gets to know what those decode who are of another PHY.
+    /// Tells a radio's rate control which rates its neighbours of another PHY can decode.
     fn limit_rates(&mut self, radio: usize) {
         let Port::Chip(chip) = &mut self.ports[radio] else { return };
         let links = &self.air.links;
@@ -119,7 +119,7 @@ impl Medium {
         }
     }
 
-    /// Gives a frame to a radio, or takes one back. All that is due up to `now` happens first.
+    /// Gives a frame to a radio, or takes one back. All events up to `now` happen first.
     ///
     /// Panics if the radio has no [`Self::room`] for a frame.
     pub fn handle_frame(&mut self, now: Instant, radio: usize, frame: FrameDown) {
@@ -128,11 +128,11 @@ impl Medium {
         self.ports[radio].settle(&mut self.air);
     }
 
-    /// Puts a frame on the air at once, whatever is there and whoever it says that it is from: a
-    /// radio that keeps to no rules. What it sends it cannot hear beside.
+    /// Puts a frame on the air at once, whatever the medium and whatever sender it names: this
+    /// models a radio that follows no rules. While it sends, it receives nothing.
     ///
-    /// Returns whether it could: a radio that is down or still sending cannot. Panics if `radio` is
-    /// a wire.
+    /// Returns whether the frame was sent: a radio that is down or still sending cannot send.
+    /// Panics if `radio` is a wire.
     pub fn inject(&mut self, now: Instant, radio: usize, injected: Injected) -> bool {
         self.handle_timeout(now);
         let Port::Chip(chip) = &mut self.ports[radio] else { panic!("a wire has no stranger") };
@@ -141,8 +141,8 @@ impl Medium {
         is_sent
     }
 
-    /// Frames of an access category that a radio would take now; none while it is down. Without
-    /// EDCA all share one queue.
+    /// How many frames of an access category a radio accepts now; none while it is down. Without
+    /// EDCA all categories share one queue.
     pub fn room(&self, radio: usize, access: AccessCategory) -> usize {
         match &self.ports[radio] {
             Port::Chip(chip) => chip.room(access),
@@ -155,7 +155,7 @@ impl Medium {
         self.air.queue.next_at()
     }
 
-    /// Lets everything happen that is due up to and including `now`, in the order of time.
+    /// Processes all events up to and including `now`, in the order of time.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((at, handle)) = self.air.queue.peek()
             && at <= now
@@ -167,8 +167,8 @@ impl Medium {
         self.now = self.now.max(now);
     }
 
-    /// Lets events happen that are due before `limit`, until a radio reports something. Returns
-    /// when that was; all that is due at that time has happened then.
+    /// Processes events due before `limit` until a radio reports something. Returns the time of
+    /// that report; by then all events of that time have happened.
     pub fn run_ahead(&mut self, limit: Instant) -> Option<Instant> {
         while let Some((at, handle)) = self.air.queue.peek()
             && at < limit
@@ -183,8 +183,8 @@ impl Medium {
         None
     }
 
-    /// Lets the next event happen, which is due now, and what follows of it no later than `until`
-    /// and before anything else.
+    /// Fires the next event, which is due now, and lets a signal go on to further hearers as long
+    /// as they come no later than `until` and before any other event.
     fn fire(&mut self, at: Instant, handle: usize, until: Instant) {
         if let Some((tx, is_end)) = self.air.edge(handle) {
             if self.ports.len() > FEW && self.air.is_first(tx, is_end) {
@@ -198,7 +198,7 @@ impl Medium {
                     Some(radio) => self.end(radio, at),
                     None => self.pass(tx, is_end, at, &hearers),
                 }
-                // Who is told of reports wants to hear of them at once.
+                // A report goes to the caller at once, so nothing later may happen first.
                 let until = if self.air.reports.is_empty() { until } else { at };
                 next = self.air.go_on(tx, is_end, until);
             }
@@ -218,14 +218,14 @@ impl Medium {
         self.air.queue.fill();
     }
 
-    /// The own transmission of a radio ends.
+    /// A radio's own transmission ends.
     fn end(&mut self, radio: usize, at: Instant) {
         self.events += 1;
         of_port!(&mut self.ports[radio], on_tx_end(&mut self.air, at));
         self.ports[radio].settle(&mut self.air);
     }
 
-    /// A start or an end reaches those whom it reaches at `at`.
+    /// A start or an end reaches the hearers that it reaches at `at`.
     fn pass(&mut self, tx: TxId, is_end: bool, at: Instant, hearers: &[Hearer]) {
         let Self { ports, air, calls, .. } = self;
         air.pass(tx, is_end, at, calls);
@@ -254,8 +254,8 @@ impl Medium {
         }
     }
 
-    /// Reads from each of those who hear a transmission what it will need of them, before it does:
-    /// of many radios most are in far memory, and these loads wait for none of the others.
+    /// Touches the state of all hearers of a transmission before it is needed: with many radios
+    /// most of it is not in the cache, and these loads do not depend on each other.
     fn fetch(&self, tx: TxId, is_end: bool) {
         let mut fetched = self.air.hearers(tx).iter().fold(0, |sum, hearer| {
             let radio = hearer.radio as usize;
@@ -282,7 +282,7 @@ impl Medium {
         }
     }
 
-    /// Reads what a radio will need if it is given a frame to send.
+    /// Touches the state that a radio needs when it is given a frame to send.
     pub(crate) fn fetch_for_frame(&self, radio: usize) -> u64 {
         let chip = match &self.ports[radio] {
             Port::Chip(chip) => chip.fetch() ^ chip.fetch_sender(),
@@ -291,29 +291,29 @@ impl Medium {
         chip ^ self.air.ear(radio).fetch()
     }
 
-    /// What the radios report, in the order of time.
+    /// The next report of a radio, in the order of time.
     pub fn poll_event(&mut self) -> Option<MediumEvent> {
         self.air.reports.pop_front()
     }
 
-    /// Switches a radio off or on. Off, it ends its frames as failed, sends and hears nothing;
-    /// what it has on air is cut off, so that nobody can decode it.
+    /// Switches a radio off or on. When switched off it ends its frames as failed, and sends and
+    /// receives nothing; its transmission on air is cut off, so that nobody can decode it.
     pub fn set_radio_up(&mut self, now: Instant, radio: usize, up: bool) {
         self.handle_timeout(now);
         of_port!(&mut self.ports[radio], set_up(&mut self.air, self.now, up));
         self.ports[radio].settle(&mut self.air);
     }
 
-    /// Cuts or restores one direction of a link. A frame on its way over a link that is cut
-    /// arrives as energy that cannot be decoded.
+    /// Cuts or restores one direction of a link. A frame on its way over a link that is cut arrives
+    /// as energy that cannot be decoded.
     pub fn set_link_up(&mut self, now: Instant, link: usize, up: bool) {
         self.handle_timeout(now);
         self.air.links.set_up(link, up);
     }
 
-    /// Puts other links in the place of all those from a radio, for radios that move. What is on
-    /// its way arrives over the links that it set out on. Links beyond those of the start have no
-    /// index of their own.
+    /// Replaces all links from a radio, for radios that move. Transmissions on their way still
+    /// arrive over the links that they set out on. Links that did not exist at the start have no
+    /// index.
     ///
     /// Panics as [`Self::new`] does, or if a link leads from another radio.
     pub fn set_links(&mut self, now: Instant, radio: usize, links: &[AirLink]) {
@@ -322,13 +322,13 @@ impl Medium {
         self.limit_rates(radio);
     }
 
-    /// When the recordings of losses begin that links play back, if that is not the beginning of
-    /// time; nothing is lost to them before.
+    /// Sets when the loss recordings of links begin to play, if not at time zero; they lose nothing
+    /// before.
     pub fn begin_recordings_at(&mut self, begin: Instant) {
         self.air.links.begin_recordings_at(begin);
     }
 
-    /// What frames over each link took, where they took any.
+    /// Air time of answers and collisions on each link that had any.
     pub fn links_air(&self) -> impl Iterator<Item = LinkAir> {
         self.air.links.air()
     }
@@ -354,34 +354,33 @@ impl Medium {
         self.air.frames_on_air
     }
 
-    /// A hash over the times, radios, kinds and numbers of all transmissions so far: equal where
-    /// two runs were the same.
+    /// A hash over the times, radios, kinds and numbers of all transmissions so far: equal runs
+    /// have equal hashes.
     pub fn trace_hash(&self) -> u64 {
         self.air.trace_hash
     }
 
-    /// Has the medium keep what becomes of frames on each link, for [`Self::poll_fate`].
+    /// Starts or stops recording the fate of frames on each link, for [`Self::poll_fate`].
     pub fn record_fates(&mut self, on: bool) {
         self.air.fates = on.then(VecDeque::new);
     }
 
-    /// What became of the next frame that a link carried.
+    /// The fate of the next frame that a link carried.
     pub fn poll_fate(&mut self) -> Option<FateRecord> {
         self.air.fates.as_mut()?.pop_front()
     }
 
-    /// Has the medium keep what the radios of a node make of what arrives, for
-    /// [`Self::poll_arrival`].
+    /// Starts recording what the radios of a node decode, for [`Self::poll_arrival`]; `None` stops.
     pub fn record_arrivals(&mut self, node: Option<NodeId>) {
         self.air.heard = node.map(Heard::of);
     }
 
-    /// The next arrival at the node, in the order of their ends.
+    /// The next arrival at the node, in the order in which transmissions end.
     pub fn poll_arrival(&mut self) -> Option<Arrival> {
         self.air.heard.as_mut()?.poll()
     }
 
-    /// Whether transmissions are kept for [`Self::poll_transmission`]; off at first.
+    /// Starts or stops recording transmissions for [`Self::poll_transmission`]; off at first.
     pub fn record_transmissions(&mut self, on: bool) {
         self.air.is_recording = on;
     }
@@ -391,10 +390,10 @@ impl Medium {
         (self.air.links.phy(radio), self.air.links.channel(radio))
     }
 
-    /// What a node has of a radio's frames at `rate` now: nothing of a delay and a signal where
-    /// they are its own, and those at the strongest of its radios that can decode them otherwise.
-    /// `None` where none can, or is switched on: what falls over from another channel is no more
-    /// than energy.
+    /// The delay and signal with which a node hears a radio's frames at `rate` now. Its own frames
+    /// have no delay and no signal; others are taken at the node's strongest radio that can decode
+    /// them. `None` if none of its radios can, or is up: power that leaks in from another channel
+    /// is only energy.
     pub(crate) fn heard_at(
         &self,
         node: NodeId,

@@ -1,31 +1,30 @@
-//! The radio model: 802.11 chips, the air between them, and what gets lost in it (`radio.md` 1, 2,
-//! 4, 5, 7, 8).
+//! The radio model: 802.11 chips, the air between them, and the losses on it (`radio.md` 1, 2, 4,
+//! 5, 7, 8).
 //!
-//! [`Medium`] is a discrete-event model of its own that knows nothing of nodes and stacks: frames
-//! go in with [`Medium::handle_frame`], what the radios report comes out of
-//! [`Medium::poll_event`], and between them time passes in steps to [`Medium::poll_timeout`]. The
-//! same object runs in virtual time and paced by a clock. All times are true time.
+//! [`Medium`] is a self-contained discrete-event model that knows nothing of nodes and stacks:
+//! frames go in through [`Medium::handle_frame`], reports of the radios come out of
+//! [`Medium::poll_event`], and the caller advances time step by step to [`Medium::poll_timeout`].
+//! The same object runs in virtual time or paced by a clock. All times are true time.
 //!
-//! What is modelled, each to the nanosecond of the arithmetic in [`farhop_proto::base::phy`]:
+//! Modelled, with the timing arithmetic of [`farhop_proto::base::phy`] in nanoseconds:
 //! - DCF: DIFS and EIFS, backoff that freezes and resumes, post-backoff, the contention window,
-//!   acknowledgements after SIFS, the time-out for them, retries, duplicates, NAV;
-//! - EDCA: four access categories with internal collisions, and TXOPs; RTS and CTS, and a CTS to
-//!   oneself before OFDM; A-MPDUs with block acknowledgements, whose frames go up in order;
-//! - the choice of the bit-rate per neighbour;
-//! - frames without acknowledgement after a gap of choice, and radios without carrier sense;
-//! - propagation: a frame begins and ends at each hearer after the delay of its link, so that
-//!   carrier sense comes late and an acknowledgement may come too late;
-//! - reception: half duplex, and the threshold capture of ns-2 (`radio.md` 4.1): a frame survives
-//!   a later one that is weaker by `capture_db`, any other overlap destroys both, and the receiver
-//!   is occupied until the later end;
+//!   acknowledgements after SIFS, the acknowledgement time-out, retries, duplicates, NAV;
+//! - EDCA: four access categories with internal collisions, and TXOPs; RTS and CTS, and CTS-to-self
+//!   before OFDM; A-MPDUs with block acknowledgements, whose frames are delivered in order;
+//! - rate control for each neighbour;
+//! - frames without acknowledgement after a configurable gap, and radios without carrier sense;
+//! - propagation: a frame begins and ends at each hearer after the delay of its link, so carrier
+//!   sense reacts late and an acknowledgement may arrive too late;
+//! - reception: half duplex, and either the threshold capture of ns-2 (`radio.md` 4.1) or summed
+//!   interference (4.2), see [`Interference`];
 //! - wires, whose frames follow each other at the rate of the line;
 //! - loss processes on each direction of each link, for data and acknowledgements alike.
 //!
-//! Choices where the sheet is open: the interframe space after a missing acknowledgement begins
-//! when the sender notices (as IEEE 802.11-2012 9.19.2.3 has it), which is the time-out
-//! and the PHY's delay to tell of a frame after the frame's end. A frame hit in its first 4 us was
-//! never locked on to. A frame is addressed to the first radio of the node that the transmitter has
-//! a link to.
+//! Choices where `radio.md` leaves things open: the interframe space after a missing
+//! acknowledgement begins when the sender notices that it is missing (as in IEEE 802.11-2012
+//! 9.19.2.3), which is the acknowledgement time-out plus the PHY's rx-start delay after the end of
+//! the frame. The receiver never locked on to a frame that was hit in its first 4 us. Frames for a
+//! node are addressed to the first of its radios that the transmitter has a link to on its channel.
 
 mod access;
 mod aggregate;

@@ -10,7 +10,7 @@ use farhop_proto::stack::Protection;
 
 use super::chip::Chip;
 
-/// What goes next, or is on the air.
+/// The frame of an exchange that is sent next, or is on the air.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Rts,
@@ -20,7 +20,7 @@ pub(super) enum Step {
     Request,
 }
 
-/// What answers the data.
+/// The answer that the data asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     Nothing,
@@ -35,27 +35,27 @@ pub(super) struct Exchange {
     pub(super) step: Step,
     pub(super) awaited: Awaited,
     pub(super) to: Option<NodeId>,
-    /// Of the data, or of the request.
+    /// Rate of the data or of the request.
     pub(super) rate: Bitrate,
     pub(super) air_time: Duration,
     /// From the end of the data to the end of its answer, without propagation.
     pub(super) response: Duration,
-    /// Frames in the data.
+    /// Frames in the data; 0 for a request.
     pub(super) mpdus: usize,
-    /// Which attempt it is for the rate control, from 1.
+    /// Attempt number for the rate control, from 1; 0 for a request.
     pub(super) attempt: u8,
-    /// Its first frame has a rate of its own choice.
+    /// Its first frame names its own rate.
     pub(super) has_own_rate: bool,
     /// The data is longer than the RTS threshold.
     pub(super) is_long: bool,
-    /// The end of the TXOP.
+    /// End of the TXOP.
     pub(super) until: Instant,
-    /// What its Duration field covered beside its answer.
+    /// How much its Duration field covered beyond its own answer.
     pub(super) covered: Duration,
 }
 
 impl Chip {
-    /// Length of a frame with header and check sequence.
+    /// Length of a frame with header and check sequence, in bytes.
     pub(super) fn mpdu_bytes(&self, frame: &Frame) -> usize {
         mpdu_bytes(self.is_qos(frame), frame.payload.len())
     }
@@ -67,9 +67,9 @@ impl Chip {
             || matches!(self.config.phy.kind, PhyKind::N | PhyKind::Ac)
     }
 
-    /// Which attempt of the frame at the head of a function the next one is, for the rate control.
-    /// Under an agreement frames that were not acknowledged go again beside new ones: it counts
-    /// from the last exchange of which anything was.
+    /// The attempt number, for the rate control, of the next attempt at the head of a function.
+    /// Under an agreement, unacknowledged frames are repeated beside new ones, so attempts count
+    /// from the last exchange in which anything was acknowledged.
     fn attempt(&self, index: usize, is_answered: bool) -> u8 {
         let function = &self.functions[index];
         let head = function.head();
@@ -77,14 +77,14 @@ impl Chip {
             Some(to) if is_answered && self.rates.agrees(&self.config, to) => {
                 function.originators.get(&to).map_or(0, |peer| peer.unanswered)
             }
-            // Announcements that nobody answered say nothing of the rate.
+            // Attempts that failed at the announcement say nothing about the rate.
             _ if self.rates.keeps_rate() => head.sent,
             _ => head.attempts,
         };
         failed.saturating_add(1)
     }
 
-    /// The rate of the frame at the head of a function, of which this is an attempt.
+    /// The rate of the frame at the head of a function for the given attempt.
     fn rate_of_head(&mut self, now: Instant, index: usize, attempt: u8) -> Bitrate {
         let head = self.functions[index].head();
         let options = head.frame.options;
@@ -102,12 +102,12 @@ impl Chip {
         }
     }
 
-    /// The next exchange of a function, without what goes before its data. An A-MPDU is as large as
-    /// fits into `most`, but has at least one frame.
+    /// Plans the next exchange of a function, without what precedes its data. An A-MPDU is as large
+    /// as fits into `most`, but has at least one frame.
     pub(super) fn plan(&mut self, now: Instant, index: usize, most: Duration) -> Exchange {
         let sifs = self.config.phy.sifs();
         if let Some(request) = self.functions[index].requests.front() {
-            // What the rate control has found may not hold any more.
+            // The rates that the rate control has found may not hold any more.
             let rate = self.config.ack_rate(self.rates.lowest_for(request.to));
             return Exchange {
                 owner: index,
@@ -163,7 +163,7 @@ impl Chip {
         }
     }
 
-    /// What goes before the data of an exchange that begins with contention.
+    /// The first step of an exchange that begins with contention.
     pub(super) fn first_step(&self, exchange: &Exchange) -> Step {
         match exchange.step {
             Step::Data if exchange.is_long => Step::Rts,
@@ -172,10 +172,10 @@ impl Chip {
         }
     }
 
-    /// What goes before the data of an exchange that follows another one of the same TXOP. Those
-    /// around its receiver have been told of it if that has acknowledged a frame before, by the
-    /// Duration field of its answer (`following`), which knows single frames alone; stations of
-    /// 802.11b do not understand any of that.
+    /// The first step of an exchange that follows another one of the same TXOP. It needs no RTS if
+    /// its receiver acknowledged the frame before with an answer whose Duration field covers the
+    /// whole exchange (`following`), which has told everyone around the receiver; this holds for
+    /// single frames only. 802.11b stations do not decode those answers, so protection stays.
     pub(super) fn next_step(&self, exchange: &Exchange, before: &Exchange) -> Step {
         let sifs = self.config.phy.sifs();
         match self.first_step(exchange) {
@@ -190,13 +190,13 @@ impl Chip {
         }
     }
 
-    /// Whether 802.11b stations must be kept off the air by other means.
+    /// Whether 802.11b stations must be kept silent by a CTS-to-self.
     fn is_protected(&self, rate: Bitrate) -> bool {
         self.config.protection == Protection::CtsToSelf
             && matches!(self.config.phy.mode(rate), Mode::Ofdm(_))
     }
 
-    /// The rate of what announces data.
+    /// The rate of the RTS or CTS-to-self that announces data.
     pub(super) fn announcing_rate(&self, rate: Bitrate) -> Bitrate {
         if self.is_protected(rate) {
             self.config.phy.control_rate(Bitrate::from_100kbps(110))
@@ -205,7 +205,7 @@ impl Chip {
         }
     }
 
-    /// How long what announces the data takes, with the pauses behind it.
+    /// Duration of the announcement before the data, with the pauses after its frames.
     pub(super) fn announcement(&self, exchange: &Exchange, step: Step) -> Duration {
         let (phy, sifs) = (&self.config.phy, self.config.phy.sifs());
         let rate = self.announcing_rate(exchange.rate);
@@ -231,13 +231,13 @@ impl Chip {
         head.frame.options.deadline
     }
 
-    /// How long an exchange of a function that begins at `start` may take, so that it ends before
-    /// the deadline of its first frame.
+    /// How long an exchange of a function that begins at `start` may take to end before the
+    /// deadline of its first frame.
     pub(super) fn time_left(&self, start: Instant, index: usize) -> Duration {
         self.deadline(index).map_or(Duration::MAX, |deadline| deadline.since(start))
     }
 
-    /// What the Duration field of data covers besides its answer: the next exchange of the TXOP,
+    /// How much the Duration field of data covers beyond its answer: the next exchange of the TXOP,
     /// if the next frame is known and fits.
     pub(super) fn following(&self, now: Instant, exchange: &Exchange) -> Duration {
         let function = &self.functions[exchange.owner];

@@ -1,9 +1,9 @@
-//! Power that adds up exactly.
+//! Received power as an integer, so that sums are exact.
 //!
-//! Interference is a running sum to which signals are added and from which they are taken again;
-//! floating point would leave crumbs. So power is a whole number of units of 10^-19 W: a signal at
-//! -110 dBm is true to a hundred-thousandth, and whatever is stronger than 0 dBm, at which no
-//! receiver tells anything apart, counts as that, of which 900 add up.
+//! Interference is a running sum to which signals are added and from which they are subtracted
+//! again; with floating point, rounding errors would remain. Power is therefore counted in units of
+//! 10^-19 W: a signal at -110 dBm is exact to 1 part in 100,000. Signals above 0 dBm, at which no
+//! receiver distinguishes anything, count as 0 dBm; sums of 900 such signals fit.
 
 use std::ops::{AddAssign, SubAssign};
 
@@ -11,7 +11,7 @@ use farhop_proto::base::Dbm;
 
 /// Watts in one unit.
 const UNIT: f64 = 1e-19;
-/// The most that a signal counts as.
+/// The strongest level that a signal counts as.
 const MOST_DBM: f64 = 0.0;
 
 /// Received power in units of 10^-19 W.
@@ -20,7 +20,7 @@ pub(super) struct Power(u64);
 
 impl Power {
     pub(super) const ZERO: Self = Self(0);
-    /// One unit: what each signal counts where signals do not add up.
+    /// One unit: the power of every signal if signals do not add up.
     pub(super) const LEAST: Self = Self(1);
 
     pub(super) fn of(dbm: Dbm) -> Self {
@@ -32,25 +32,26 @@ impl Power {
         Self(self.0 + other.0)
     }
 
-    /// What is left without `other`, which is part of it.
+    /// The rest after `other`, which must be part of it, is subtracted.
     pub(super) const fn without(self, other: Self) -> Self {
         Self(self.0 - other.0)
     }
 
-    /// What this power surely is `ratio` times of.
+    /// Slightly less than this power divided by `ratio`: this power is surely `ratio` times the
+    /// result.
     pub(super) fn over(self, ratio: f64) -> Self {
-        // A little less, whichever way the quotient and a ratio are rounded.
+        // The margin covers rounding of the quotient and of ratios.
         Self((self.0.cast_signed() as f64 / ratio * (1.0 - 1e-9)) as u64)
     }
 
-    /// What `ratio` times this power surely is.
+    /// Slightly less than this power times `ratio`.
     pub(super) fn times(self, ratio: f64) -> Self {
         Self((self.0.cast_signed() as f64 * ratio * (1.0 - 1e-9)) as u64)
     }
 
-    /// This power over another.
+    /// The ratio of this power to another.
     pub(super) fn ratio(self, other: Self) -> f64 {
-        // Numbers with a sign are converted by one instruction.
+        // Signed integers are converted to floating point by a single instruction.
         self.0.cast_signed() as f64 / other.0.max(1).cast_signed() as f64
     }
 }

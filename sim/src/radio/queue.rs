@@ -1,34 +1,34 @@
 //! The queue of future events: an indexed 4-ary heap whose entries can be moved and cancelled.
 //!
-//! Each thing that can happen has a fixed handle (a timer of a radio, the next edge on a link), so
-//! there is at most one entry for each, no allocation after the first rounds, and no dead entries.
-//! Events at the same time fire in the order in which they were set. A plain binary heap with lazy
+//! Every possible event has a fixed handle (a timer of a radio, the next edge of a transmission),
+//! so there is at most one entry for each, no allocation after warm-up, and no dead entries. Events
+//! at the same time fire in the order in which they were set. A plain binary heap with lazy
 //! cancellation is about as fast, but keeps the dead entries of cancelled timers.
 
 use farhop_proto::base::Instant;
 
-/// Not in the heap.
+/// Position of a handle that is not in the heap.
 const NOWHERE: u32 = u32::MAX;
-/// Children of an entry.
+/// Children of an entry in the heap.
 const ARITY: usize = 4;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The time, the place in the order of setting and the handle, from the highest bits to the lowest:
-/// one comparison of whole numbers, and the four children of an entry share a cache line.
+/// Time, order of setting and handle, from the highest bits to the lowest: entries compare as one
+/// integer, and the four children of an entry share a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry(u128);
 
 const HANDLE_BITS: u32 = 24;
 const ORDER_BITS: u32 = 40;
 
-/// A place in the order of setting. It wraps after months of simulated traffic: two events of one
-/// time are then in the order of their numbers all the same.
+/// The order in which events were set. It wraps after months of simulated traffic; events of one
+/// time on both sides of the wrap are then out of order, but deterministically so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Order(u64);
 
 impl Entry {
-    /// After all others.
+    /// Sorts after all others.
     const NEVER: Self = Self(u128::MAX);
 
     fn new(at: Instant, order: Order, handle: usize) -> Self {
@@ -48,17 +48,17 @@ impl Entry {
 /// Future events by handle.
 #[derive(Debug)]
 pub struct EventQueue {
-    /// The entries from `first` on, and behind them some that never come: an entry with one child
-    /// has four.
+    /// The entries from `first` on, then [`Entry::NEVER`] as padding, so that every entry with a
+    /// child has four.
     heap: Vec<Entry>,
-    /// Where the first entry stands: so that the children of an entry share a cache line.
+    /// Index of the first entry, chosen so that the children of an entry share a cache line.
     first: usize,
-    /// Entries of `heap` that do come.
+    /// Entries in use.
     count: usize,
-    /// Where each handle stands in `heap`.
+    /// The position of each handle's entry, relative to `first`.
     place: Vec<u32>,
     issued: u64,
-    /// The first entry has been taken, and nothing has come in its place yet. It is still before
+    /// The first entry has been taken and not been replaced yet. Its old value still sorts before
     /// all others.
     has_hole: bool,
 }
@@ -101,8 +101,8 @@ impl EventQueue {
         first.map(|entry| (entry.instant(), entry.handle()))
     }
 
-    /// Takes the next event if it is due at `limit` or before. As a rule another is set soon after,
-    /// and takes its place in the heap.
+    /// Takes the next event if it is due at `limit` or before. The gap that it leaves at the top is
+    /// filled by the event that is set next, as usually one is soon.
     pub fn take_due(&mut self, limit: Instant) -> Option<(Instant, usize)> {
         self.fill();
         let first = self.entry(0);
@@ -113,27 +113,27 @@ impl EventQueue {
         Some((first.instant(), first.handle()))
     }
 
-    /// The same of the event of `handle`, which is the next.
+    /// Takes the event of `handle`, which must be the next one.
     pub(super) fn take_first(&mut self, handle: usize) {
         debug_assert_eq!(self.place[handle], 0, "the next event");
         self.place[handle] = NOWHERE;
         self.has_hole = true;
     }
 
-    /// Closes the gap that was left at the top.
+    /// Closes the gap at the top, if there is one.
     pub(super) fn fill(&mut self) {
         if std::mem::take(&mut self.has_hole) {
             self.take_out(0);
         }
     }
 
-    /// When the event of a handle is due.
+    /// When the event of a handle is due, if it is set.
     pub fn due(&self, handle: usize) -> Option<Instant> {
         let place = self.place[handle];
         (place != NOWHERE).then(|| self.entry(place as usize).instant())
     }
 
-    /// A place in the order of setting, for an event that is set later with
+    /// Reserves a place in the order of setting, for an event that is set later with
     /// [`Self::set_in_order`].
     pub(super) fn take_order(&mut self) -> Order {
         self.issued = (self.issued + 1) % (1 << ORDER_BITS);
@@ -146,11 +146,11 @@ impl EventQueue {
         self.set_in_order(handle, at, order);
     }
 
-    /// Sets the event of a handle with a place in the order that was taken before.
+    /// Sets the event of a handle at a place in the order that was reserved before.
     pub(super) fn set_in_order(&mut self, handle: usize, at: Instant, order: Order) {
         let entry = Entry::new(at, order, handle);
         if self.has_hole && self.place[handle] != NOWHERE && entry < self.entry(0) {
-            // It would rise above the gap.
+            // The entry would move up above the gap.
             self.fill();
         }
         let place = self.place[handle];
@@ -167,7 +167,7 @@ impl EventQueue {
         }
     }
 
-    /// Whether the next event would still be the next if it moved to this time.
+    /// Whether the first event would still be the first at this time and place in the order.
     pub(super) fn would_be_next(&self, at: Instant, order: Order) -> bool {
         let entry = Entry::new(at, order, 0);
         self.second().is_none_or(|other| entry < other)
@@ -185,12 +185,12 @@ impl EventQueue {
         self.heap[self.first..][place]
     }
 
-    /// The next event but for that in the first place.
+    /// The next event after the one in the first place.
     fn second(&self) -> Option<Entry> {
         least_child(&self.heap[self.first..], self.count, 0).map(|(_, entry)| entry)
     }
 
-    /// What changes when entries move, to be had before the first does.
+    /// The parts that change when entries move, borrowed together.
     fn places(&mut self) -> Places<'_> {
         let heap = &mut self.heap[self.first..];
         Places { heap, count: self.count, place: &mut self.place }
@@ -211,7 +211,7 @@ impl EventQueue {
     }
 }
 
-/// The entries, and where each handle stands.
+/// The entries in use, and the position of each handle's entry.
 struct Places<'a> {
     heap: &'a mut [Entry],
     count: usize,
@@ -248,7 +248,7 @@ impl Places<'_> {
     }
 }
 
-/// The child of an entry that comes first, among so many entries that do come.
+/// The least child of an entry, in a heap of `count` entries in use.
 fn least_child(heap: &[Entry], count: usize, place: usize) -> Option<(usize, Entry)> {
     let first = place * ARITY + 1;
     if first >= count {

@@ -1,21 +1,23 @@
-//! Bit-rate control (`radio.md` 10): which rate the frames for a neighbour go at.
+//! Rate control (`radio.md` 10): chooses the bit-rate of frames for each neighbour.
 //!
-//! - `fixed`: one rate for all.
-//! - `prism`: the firmware of the Prism 2.5. A frame that fails in all its attempts takes the rate
-//!   down by one; once a frame is acknowledged and 10 s pass without a failure, it goes straight
-//!   back to the highest.
-//! - `arf`: up after 10 frames in a row without a repetition, down when a frame fails or the first
-//!   one after a step up is not acknowledged at once. Such a failed probe doubles the number that
-//!   the next step up takes, to at most 50 (adaptive ARF, Lacage 2004).
-//! - `minstrel`: after the algorithm of that name in Linux. A moving average of each rate's success
-//!   over 100 ms; attempts go down a chain of the rates of highest throughput, second highest, and
-//!   highest success; one frame in ten tries another rate too, before that if it could be better
-//!   than the best one is, else as the second attempt. Where frames go in aggregates an attempt is
-//!   an aggregate, and those of which anything was acknowledged begin anew.
+//! - `fixed`: one rate for all frames.
+//! - `prism`: the firmware of the Prism 2.5. A frame whose attempts all fail takes the rate down by
+//!   one step; 10 s after the first acknowledgement since the last failure, it jumps back to the
+//!   highest.
+//! - `arf`: one step up after 10 frames in a row that succeed at their first attempt; one step down
+//!   when a frame fails, or when the first frame after a step up (a probe) is not acknowledged at
+//!   once. A failed probe doubles the number of frames needed for the next step up, to at most 50
+//!   (adaptive ARF, Lacage 2004).
+//! - `minstrel`: after the algorithm of that name in Linux. It keeps a moving average of each
+//!   rate's success over 100 ms. The attempts of a frame use the rates of highest throughput,
+//!   second highest throughput and highest success, in this order. One frame in ten also samples
+//!   another rate: with its first attempt if that rate could be better than the best one, otherwise
+//!   with its second. For aggregates, an attempt is a whole aggregate, and the count of attempts
+//!   restarts once anything of it was acknowledged.
 //!
-//! With the first three the radio sends all attempts of a frame at the rate of the first. A
-//! neighbour of another PHY gets what it decodes ([`Phy::rate_for`]). Frames that nobody
-//! acknowledges go at the lowest rate, unless that is fixed.
+//! With the first three, a radio sends all attempts of a frame at the rate of the first. A
+//! neighbour of another PHY gets a rate that it can decode ([`Phy::rate_for`]). Unacknowledged
+//! frames use the lowest rate, unless the rate is fixed.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,7 +27,7 @@ use farhop_proto::stack::RateControl;
 
 use super::config::ChipConfig;
 
-/// What became of the frames of one attempt.
+/// The result of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
     pub(super) rate: Bitrate,
@@ -35,32 +37,32 @@ pub(super) struct Trial {
     pub(super) acked: u32,
     /// Which attempt of its frame it was, from 1.
     pub(super) attempt: u8,
-    /// No attempt is left: the frame is acknowledged or given up.
+    /// It is the last attempt of the frame, which was acknowledged or is given up.
     pub(super) is_last: bool,
 }
 
 impl Trial {
-    /// Whether at least half of what was sent has arrived.
+    /// Whether at least half of the MPDUs were acknowledged.
     fn is_success(self) -> bool {
         self.acked > 0 && 2 * self.acked >= self.sent
     }
 }
 
-/// How long after a failure the Prism firmware stays down.
+/// How long after its first acknowledgement the Prism firmware keeps a lowered rate.
 const PRISM_STAY: Duration = Duration::from_secs(10);
-/// Frames in a row that lead a step up.
+/// Frames in a row that lead to a step up.
 const ARF_STEP: u32 = 10;
-/// The most that failed probes raise it to.
+/// Upper limit of that number after failed probes.
 const ARF_STEP_MAX: u32 = 50;
-/// How often Minstrel draws its conclusions.
+/// How often Minstrel updates its statistics and its chain of rates.
 const UPDATE: Duration = Duration::from_millis(100);
-/// Weight of what was known before.
+/// Weight of the old average.
 const EWMA: f64 = 0.75;
-/// One frame in so many is a sample.
+/// One frame in this many is a sample.
 const SAMPLE_EVERY: u32 = 10;
-/// Frame by whose air time rates are compared.
+/// Frame length at which the air times of rates are compared.
 const REFERENCE_BYTES: usize = 1_200;
-/// So many of them go together, where frames do.
+/// Reference frames in an aggregate, where frames are aggregated.
 const REFERENCE_FRAMES: usize = 16;
 /// Attempts at each rate of the chain.
 const CHAIN_ATTEMPTS: u8 = 2;
@@ -69,10 +71,10 @@ const CHAIN_ATTEMPTS: u8 = 2;
 #[derive(Debug)]
 pub(super) struct Rates {
     control: RateControl,
-    /// The rates of the PHY; none where the rate is fixed.
+    /// The rates of the PHY; empty if the rate is fixed.
     rates: Choice,
     fixed: Bitrate,
-    /// Those of neighbours who do not decode all; one of each where the rate is fixed.
+    /// Rates for neighbours that cannot decode all of them; a single one each if the rate is fixed.
     of_others: BTreeMap<NodeId, Choice>,
     /// Neighbours with narrower channels.
     narrower: BTreeMap<NodeId, Width>,
@@ -80,7 +82,7 @@ pub(super) struct Rates {
     rng: Rng,
 }
 
-/// Rates, rising, and the air time of a reference frame at each.
+/// Rates in rising order, with the air time of a reference frame at each.
 type Choice = Rc<[(Bitrate, Duration)]>;
 
 #[derive(Debug)]
@@ -97,7 +99,7 @@ enum State {
 }
 
 impl Rates {
-    /// The control of a radio. All but the fixed one begin at the highest rate.
+    /// The rate control of a radio. All but `fixed` begin at the highest rate.
     pub(super) fn build(config: &ChipConfig, rng: Rng) -> Self {
         let control = config.rate_control;
         let is_fixed = control == RateControl::Fixed;
@@ -106,7 +108,7 @@ impl Rates {
         Self { control, rates, fixed: config.rate, of_others, narrower, peers, rng }
     }
 
-    /// A neighbour has another PHY.
+    /// Limits the rates for a neighbour of another PHY to those that it decodes.
     pub(super) fn limit(&mut self, config: &ChipConfig, to: NodeId, theirs: &Phy) {
         let (phy, fixed) = (&config.phy, self.fixed);
         if theirs.width < phy.width {
@@ -121,15 +123,16 @@ impl Rates {
         }
     }
 
-    /// The lowest rate that a neighbour decodes; where it is fixed, that or what is in its place.
-    /// Frames that nobody acknowledges go at it: nothing would be learned of another one, and
-    /// mac80211 does the same (net/mac80211/rate.c).
+    /// The lowest rate that a neighbour decodes; if the rate is fixed, that rate or its substitute.
+    /// Unacknowledged frames use it: they teach the rate control nothing, and mac80211 does the
+    /// same (net/mac80211/rate.c).
     pub(super) fn lowest_for(&self, to: NodeId) -> Bitrate {
         let rates = self.of_others.get(&to).unwrap_or(&self.rates);
         rates.first().map_or(self.fixed, |(rate, _)| *rate)
     }
 
-    /// The width of a neighbour's channel, or the least of all, where it is less than its own.
+    /// The width of a neighbour's channel (for broadcast, of the narrowest one), if less than our
+    /// own.
     pub(super) fn width_to(&self, to: Option<NodeId>) -> Option<Width> {
         let narrower = match to {
             Some(to) => self.narrower.get(&to),
@@ -138,14 +141,14 @@ impl Rates {
         narrower.copied()
     }
 
-    /// Whether there are agreements of block acknowledgement with a neighbour, which those have who
-    /// know an MCS.
+    /// Whether block acknowledgement agreements exist with a neighbour: both must support MCS
+    /// rates.
     pub(super) fn agrees(&self, config: &ChipConfig, to: NodeId) -> bool {
         let is_mcs = |(rate, _): &(Bitrate, Duration)| config.phy.mcs(*rate).is_some();
         config.aggregates() && self.of_others.get(&to).is_none_or(|rates| rates.iter().any(is_mcs))
     }
 
-    /// The rate that a frame for a neighbour will go at, as far as it can be said beforehand.
+    /// The rate that a frame for a neighbour will probably use, without a change of state.
     pub(super) fn guess(&self, to: NodeId) -> Bitrate {
         let Some(Peer { rates, state }) = self.peers.get(&to) else {
             let highest = self.of_others.get(&to).unwrap_or(&self.rates).last();
@@ -162,7 +165,7 @@ impl Rates {
         rates[place].0
     }
 
-    /// Whether all attempts of a frame go at the rate of the first.
+    /// Whether all attempts of a frame use the rate of the first.
     pub(super) fn keeps_rate(&self) -> bool {
         self.control != RateControl::Minstrel
     }
@@ -181,13 +184,13 @@ impl Rates {
         })
     }
 
-    /// The rate of an attempt, counted from 1, of a frame for a neighbour.
+    /// The rate of an attempt, counted from 1, at a frame for a neighbour.
     pub(super) fn rate(&mut self, now: Instant, to: NodeId, attempt: u8) -> Bitrate {
         if self.control == RateControl::Fixed {
             return self.lowest_for(to);
         }
         let count = self.peer(to).rates.len();
-        // Drawn for all alike, so that the peer can be borrowed.
+        // Drawn before it is known to be needed, as `peer` borrows `self`.
         let sample = (self.control == RateControl::Minstrel && attempt == 1)
             .then(|| self.rng.below(count as u64) as usize);
         let Peer { rates, state } = self.peer(to);
@@ -206,7 +209,7 @@ impl Rates {
         }
     }
 
-    /// What became of an attempt.
+    /// Takes the result of an attempt into account.
     pub(super) fn on_trial(&mut self, now: Instant, to: NodeId, trial: Trial) {
         if self.control == RateControl::Fixed {
             return;
@@ -225,10 +228,11 @@ impl Rates {
     }
 }
 
-/// Rates of a radio, rising, with their times.
+/// Adds the air time of a reference frame to each rate.
 fn choice(config: &ChipConfig, rates: &[Bitrate]) -> Choice {
     let phy = config.phy;
-    // A whole aggregate shares a preamble, beside which fast rates are all alike for one frame.
+    // The frames of an aggregate share one preamble; for a single frame, the preamble would hide
+    // the differences between fast rates.
     let most = if config.aggregates() { REFERENCE_FRAMES.min(config.aggregate) } else { 1 };
     let time = |rate| {
         let together = if phy.mcs(rate).is_some() { most } else { 1 };
@@ -288,7 +292,7 @@ impl Arf {
         }
         if !is_acked {
             self.successes = 0;
-            // A failed probe has led down already.
+            // A failed probe has led to a step down already.
             if trial.is_last && place == self.rate {
                 self.step = ARF_STEP;
                 self.step_down();
@@ -313,21 +317,21 @@ impl Arf {
 struct Statistics {
     sent: u32,
     acked: u32,
-    /// Average success, once it was tried.
+    /// Moving average of the success; `None` if the rate was never tried.
     success: Option<f64>,
-    /// Even without losses it would be slower than the best rate is with its own.
+    /// Even without losses it would be slower than the best rate with its losses.
     is_outdone: bool,
 }
 
 #[derive(Debug)]
 struct Minstrel {
     rates: Vec<Statistics>,
-    /// Highest throughput, second highest, highest success.
+    /// Rates of highest throughput, of second highest throughput, and of highest success.
     chain: [usize; 3],
-    /// The rate of the sample under way.
+    /// The rate that the current frame samples.
     sample: Option<usize>,
-    /// A frame was counted whose first attempt has not begun: it did not fit into a TXOP, or is
-    /// planned anew behind its announcement.
+    /// A frame was counted, but its first attempt has not begun: the frame did not fit into a TXOP,
+    /// or is planned anew after its announcement.
     is_planned: bool,
     frames: u32,
     update_at: Instant,
@@ -351,11 +355,12 @@ impl Minstrel {
         if attempt == 1 && !is_planned {
             self.frames += 1;
             let is_due = self.frames.is_multiple_of(SAMPLE_EVERY);
-            // The others of the chain are hardly ever used: what is known of them would grow old.
+            // The other rates of the chain are sampled too: they are used so rarely that their
+            // statistics would grow old.
             self.sample = draw.filter(|rate| is_due && *rate != self.chain[0]);
         }
-        // A sample goes before the chain, or right behind the best rate where it cannot be better
-        // than that.
+        // A sample comes before the chain, or as the second attempt if it cannot be better than the
+        // best rate.
         let place = self.sample.map(|rate| if self.rates[rate].is_outdone { 2 } else { 1 });
         match (self.sample, place) {
             (Some(rate), Some(place)) if attempt == place => rate,
@@ -392,7 +397,7 @@ impl Minstrel {
         order.sort_by(|a, b| throughput(*b).total_cmp(&throughput(*a)));
         let best = throughput(order[0]);
         let reliable = |rate: &usize| {
-            // Among the nearly certain the fastest.
+            // Among nearly certain rates, prefers the fastest.
             let success = self.rates[*rate].success.unwrap_or(0.0);
             if success > 0.95 { 1.0 + throughput(*rate) } else { success }
         };

@@ -1,21 +1,21 @@
-//! The receiving side of a block acknowledgement agreement: what has arrived of the last 64
-//! numbers, and the frames that wait for earlier ones (IEEE 802.11-2012 9.21.3 to 9.21.7).
+//! The receiving side of a block acknowledgement agreement: which of the last 64 sequence numbers
+//! have arrived, and the frames that wait for earlier ones (IEEE 802.11-2012 9.21.3 to 9.21.7).
 //!
-//! Frames go up in the order of their numbers. What is missing holds back the rest until it
-//! arrives, until the window moves past it because a later number comes, or until the sender gives
-//! it up and says so with a request.
+//! Frames are delivered in the order of their numbers. A missing frame holds back the rest until it
+//! arrives, until a later number moves the window past it, or until the sender gives it up and says
+//! so with a request.
 
 use farhop_proto::base::ReceivedFrame;
 
-/// Sequence numbers.
+/// Size of the sequence number space.
 pub(super) const NUMBERS: u16 = 4096;
-/// A frame that arrived; none where the driver drops what the card has acknowledged.
+/// A frame that arrived; `None` if the driver drops it after the card has acknowledged it.
 pub(super) type Arrived = Option<ReceivedFrame>;
 
-/// Numbers in a window.
+/// Sequence numbers in a window.
 pub(super) const WINDOW: u16 = 64;
 
-/// How far one number lies behind another, around the circle.
+/// How far `to` lies after `from`, modulo [`NUMBERS`].
 pub(super) const fn distance(from: u16, to: u16) -> u16 {
     to.wrapping_sub(from) % NUMBERS
 }
@@ -24,19 +24,19 @@ const fn plus(number: u16, more: u16) -> u16 {
     number.wrapping_add(more) % NUMBERS
 }
 
-/// Whether `number` lies before `start`: in the half of the circle behind it.
+/// Whether `number` lies before `start`, i.e. in the half of the number space before it.
 pub(super) const fn is_before(number: u16, start: u16) -> bool {
     distance(start, number) >= NUMBERS / 2
 }
 
-/// What the receiver keeps of one sender and access category.
+/// The receiver's state for one sender and access category.
 #[derive(Debug)]
 pub(super) struct Recipient {
-    /// The first number that the map tells of.
+    /// The first number in the map.
     start: u16,
-    /// A bit for each number that has arrived.
+    /// A bit for each number that has arrived, `start` in the lowest bit.
     map: u64,
-    /// The first number that has not gone up.
+    /// The first number that has not been delivered or given up.
     next: u16,
     /// Frames that wait for `next`, by their number modulo the window.
     held: Vec<Option<Arrived>>,
@@ -48,14 +48,14 @@ impl Recipient {
         Self { start, map: 0, next: start, held: vec![None; usize::from(WINDOW)] }
     }
 
-    /// The first number of the block acknowledgement, and its map.
+    /// The first number and the map of the block acknowledgement.
     pub(super) const fn score(&self) -> (u16, u64) {
         (self.start, self.map)
     }
 
-    /// The sender's window begins with `window`. It never goes back: where it lies behind what
-    /// has arrived, so many frames were given up unheard that it has come half around the circle,
-    /// and the agreement begins anew.
+    /// Follows the start of the sender's window, which never goes back. If it nevertheless lies
+    /// before what has arrived here, so many frames were given up unheard that the numbers have
+    /// come halfway around, and the agreement begins anew.
     pub(super) fn follow(&mut self, window: u16, up: &mut impl FnMut(Arrived)) {
         if is_before(window, self.start) {
             self.pass_to(plus(self.next, WINDOW), up);
@@ -63,7 +63,7 @@ impl Recipient {
         }
     }
 
-    /// Notes that a number has arrived, for the block acknowledgement.
+    /// Marks a number as arrived, for the block acknowledgement.
     fn note(&mut self, number: u16) {
         if is_before(number, self.start) {
             return;
@@ -80,8 +80,8 @@ impl Recipient {
         self.map = if by < WINDOW { self.map >> by } else { 0 };
     }
 
-    /// Takes a frame; gives what can go up now to `up`. Returns false for a number that was there
-    /// before, or that the window has passed.
+    /// Takes a frame, and gives all frames that are now in order to `up`. Returns false for a
+    /// number that has arrived before, or that the window has passed.
     pub(super) fn take(
         &mut self,
         number: u16,
@@ -101,7 +101,7 @@ impl Recipient {
         true
     }
 
-    /// The sender will send nothing before `start` again.
+    /// The sender will not send anything before `start` again.
     pub(super) fn move_to(&mut self, start: u16, up: &mut impl FnMut(Arrived)) {
         if !is_before(start, self.start) {
             self.shift(distance(self.start, start));
@@ -116,7 +116,7 @@ impl Recipient {
         &mut self.held[usize::from(number % WINDOW)]
     }
 
-    /// Gives up what is missing before `start`.
+    /// Gives up the missing numbers before `start`, and delivers what waits among them.
     fn pass_to(&mut self, start: u16, up: &mut impl FnMut(Arrived)) {
         for number in 0..distance(self.next, start).min(WINDOW) {
             let number = plus(self.next, number);

@@ -1,4 +1,4 @@
-//! What a radio does with a frame that it received: answers, NAV, duplicates, delivery (IEEE
+//! What a radio does with a received frame: answers, NAV, duplicate detection, delivery (IEEE
 //! 802.11-1999 9.2.5, 9.2.8, 9.2.9; 802.11-2012 9.21).
 
 use bytes::Bytes;
@@ -18,12 +18,12 @@ use super::transmission::{Answer, Mpdu, Transmission, TransmissionKind};
 pub(super) struct Reply {
     to_radio: usize,
     to: NodeId,
-    /// Rate of what it answers.
+    /// Rate of the frame that is answered.
     rate: Bitrate,
     accept: bool,
-    /// The Duration field of what it answers.
+    /// Duration field of the frame that is answered.
     nav: Duration,
-    /// The link over which that came.
+    /// The link over which that frame came.
     link: u32,
     kind: ReplyKind,
 }
@@ -35,7 +35,7 @@ enum ReplyKind {
     BlockAck { access: AccessCategory, start: u16, map: u64 },
 }
 
-/// The facts of a reception that do not depend on what was received.
+/// Facts about a received frame that do not depend on its kind.
 #[derive(Clone, Copy)]
 struct Heard {
     from_radio: usize,
@@ -47,9 +47,9 @@ struct Heard {
 }
 
 impl Chip {
-    /// A frame was received without error, or some of its MPDUs were.
+    /// A frame was received without error, or at least one of its MPDUs was.
     pub(super) fn on_received(&mut self, air: &mut Air, now: Instant, reception: Reception) {
-        // What follows an overheard RTS shows that its time is used.
+        // Whatever follows an overheard RTS shows that its reserved time is used.
         if std::mem::take(&mut self.has_nav_timer) {
             air.cancel_timer(self.index, Timer::Nav);
         }
@@ -102,14 +102,14 @@ impl Chip {
         }
     }
 
-    /// The medium is spoken for, in an exchange that radio `holder` has begun.
+    /// Reserves the medium for `nav` from now on, for an exchange that radio `holder` began.
     pub(super) fn set_nav(&mut self, now: Instant, nav: Duration, holder: usize) {
         if !nav.is_zero() && now + nav > self.nav_until {
             (self.nav_until, self.nav_holder) = (now + nav, holder as u32);
         }
     }
 
-    /// Whether an answer is for this radio; if not, its Duration field counts.
+    /// Whether an answer is for this radio; if not, sets the NAV by its Duration field.
     fn is_for_us(&mut self, now: Instant, answer: &Answer, heard: Heard) -> bool {
         let is_ours = answer.to_radio == self.index;
         if !is_ours {
@@ -129,11 +129,11 @@ impl Chip {
         is_it && self.is_in_time(reception)
     }
 
-    /// Another radio announces data.
+    /// An RTS was received.
     fn on_rts(&mut self, air: &mut Air, now: Instant, heard: Heard) {
         if heard.is_ours {
-            // Who is bound to silence leaves the RTS unanswered, unless it comes from the holder of
-            // the TXOP that binds it.
+            // A radio whose NAV is set leaves an RTS unanswered, unless the RTS comes from the
+            // holder of the TXOP that set it.
             let is_of_txop = self.nav_holder == heard.from_radio as u32;
             if self.nav_until <= now || is_of_txop || !self.config.carrier_sense {
                 self.answer(air, now, heard, ReplyKind::Cts);
@@ -145,7 +145,7 @@ impl Chip {
         }
         self.set_nav(now, heard.nav, heard.from_radio);
         self.announced_at = now;
-        // Without an answer the data does not come either, and the air is free again.
+        // If no answer follows, the data does not come either, and the medium is free again.
         let phy = &self.config.phy;
         let round_trip = self.config.ack_timeout.saturating_sub(phy.sifs() + self.config.slot);
         let cts = self.config.ack_air_time(heard.rate);
@@ -154,7 +154,8 @@ impl Chip {
         air.set_timer(self.index, Timer::Nav, now + unused);
     }
 
-    /// The time is over in which data should have followed an overheard RTS (802.11-1999 9.2.5.4).
+    /// The time has passed in which data should have followed an overheard RTS (802.11-1999
+    /// 9.2.5.4).
     pub(super) fn on_nav_unused(&mut self, air: &mut Air, now: Instant) {
         self.has_nav_timer = false;
         let has_failed = self.error_at.is_some_and(|at| at > self.announced_at);
@@ -166,7 +167,7 @@ impl Chip {
         self.resume(air, now);
     }
 
-    /// The sender of frames under an agreement has given some up.
+    /// A block acknowledgement request: the sender has given up the frames before `start`.
     fn on_request(
         &mut self,
         air: &mut Air,
@@ -193,11 +194,11 @@ impl Chip {
         self.answer(air, now, heard, ReplyKind::BlockAck { access, start, map });
     }
 
-    /// The rate of a frame that it can decode, as its own PHY has it.
+    /// The rate of a decodable frame in terms of this radio's own PHY.
     #[inline]
     fn rate_of(&self, air: &Air, transmission: &Transmission) -> Bitrate {
         let (rate, phy) = (transmission.rate, &self.config.phy);
-        // Without an MCS, a rate is the same to all.
+        // Rates without an MCS are the same for all PHYs.
         match (phy.kind, rate.form()) {
             (PhyKind::N | PhyKind::Ac, _) | (_, 1..) => {
                 phy.received(&air.links.phy(transmission.radio), rate)
@@ -206,7 +207,7 @@ impl Chip {
         }
     }
 
-    /// Sets the event at which an answer goes.
+    /// Schedules an answer after SIFS.
     fn answer(&mut self, air: &mut Air, now: Instant, heard: Heard, kind: ReplyKind) {
         self.reply = Some(Reply {
             to_radio: heard.from_radio,
@@ -220,7 +221,7 @@ impl Chip {
         air.set_timer(self.index, Timer::Reply, now + self.config.phy.sifs());
     }
 
-    /// The answer is due, whatever the medium.
+    /// Sends the answer that is due, whether or not the medium is busy.
     pub(super) fn on_reply(&mut self, air: &mut Air, now: Instant) {
         let reply = self.reply.take().expect("a reply is due");
         if self.is_transmitting(air) {
@@ -288,13 +289,13 @@ impl Chip {
             return;
         }
         if is_to_all {
-            // Of a TXOP that goes on.
+            // It may belong to a TXOP that continues.
             self.set_nav(now, heard.nav, heard.from_radio);
         }
         if wants_ack {
             self.answer(air, now, heard, ReplyKind::Ack);
             if !self.reply_accept {
-                // Refused: it comes again as a frame that was not seen before.
+                // Refused: a repetition must count as a frame that was not seen before.
                 return;
             }
         }
@@ -314,7 +315,7 @@ impl Chip {
         self.stats.driver_drops += hand_up(air, now, self.index, frame);
     }
 
-    /// What a reception says of the frame that it brought, without its contents.
+    /// The part of a received frame that follows from its reception, without its contents.
     fn received(&self, reception: Reception, heard: Heard) -> ReceivedFrame {
         ReceivedFrame {
             radio: self.radio,
@@ -340,7 +341,7 @@ impl Chip {
         };
         let (to, key) = (*to, (*access, *window));
         if heard.is_ours && !self.reply_accept {
-            // Refused as a whole: it all comes again.
+            // Refused as a whole: all of it will be repeated.
             let kind = ReplyKind::BlockAck { access: key.0, start: 0, map: 0 };
             self.answer(air, now, heard, kind);
             return;
@@ -377,7 +378,8 @@ impl Chip {
         }
     }
 
-    /// Takes a frame under an agreement, and reports what can go up in order.
+    /// Hands a frame to its block acknowledgement agreement, and delivers the frames that are now
+    /// in order.
     fn take_up(
         &mut self,
         air: &mut Air,
@@ -403,8 +405,8 @@ impl Chip {
     }
 }
 
-/// Reports a frame for this node, unless the driver drops what the card has acknowledged. Returns
-/// how many it dropped.
+/// Delivers a frame for this node; `None` is a frame that the driver drops after the card has
+/// acknowledged it. Returns the number of drops, 0 or 1.
 fn hand_up(air: &mut Air, now: Instant, radio: usize, frame: Arrived) -> u64 {
     let is_dropped = frame.is_none();
     if let Some(frame) = frame {

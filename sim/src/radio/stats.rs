@@ -1,4 +1,4 @@
-//! What one radio has counted.
+//! Counters of radios.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Counters of one radio since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChipStats {
-    /// Frames of the node that came to their end, whatever it was.
+    /// Frames of the node that have ended, with any outcome.
     pub frames: u64,
     /// Frames that were sent without asking for an acknowledgement.
     pub sent: u64,
@@ -18,7 +18,7 @@ pub struct ChipStats {
     pub refused: u64,
     /// Frames that were not acknowledged in any attempt.
     pub failures: u64,
-    /// Frames given back because they could not end before their deadline.
+    /// Frames that ended because they could not be sent before their deadline.
     pub late: u64,
     /// Frames taken back before they were on air.
     pub cancelled: u64,
@@ -32,7 +32,7 @@ pub struct ChipStats {
     pub acks_suppressed: u64,
     /// Acknowledgements received in time.
     pub acks_received: u64,
-    /// Acknowledgements of either kind received when none was awaited any more.
+    /// Acknowledgements and block acknowledgements received when none was awaited any more.
     pub acks_late: u64,
     /// Data frames for this node received without error, duplicates not included.
     pub received: u64,
@@ -42,9 +42,9 @@ pub struct ChipStats {
     pub duplicates: u64,
     /// Frames that overlapped with another at this receiver and were lost.
     pub collisions: u64,
-    /// Frames that were lost because this radio was transmitting while they arrived.
+    /// Frames that were lost because this radio, or another one of its node, was transmitting.
     pub missed: u64,
-    /// Weaker frames that the reception of a stronger one outlived.
+    /// Weaker frames that the reception of a stronger one survived.
     pub captures: u64,
     /// Frames that a driver dropped after the card had received them.
     pub driver_drops: u64,
@@ -52,21 +52,21 @@ pub struct ChipStats {
     pub lost_preambles: u64,
     /// Frames that the loss process of their link destroyed.
     pub lost: u64,
-    /// Announcements sent.
+    /// RTS sent.
     pub rts_sent: u64,
     /// CTS sent, to others and to oneself.
     pub cts_sent: u64,
     /// CTS received in time.
     pub cts_received: u64,
-    /// Announcements that no CTS answered.
+    /// RTS that no CTS answered.
     pub cts_missing: u64,
-    /// Announcements of others that nothing followed, so that their time was given free.
+    /// RTS of others that nothing followed, so that their NAV was reset.
     pub nav_resets: u64,
-    /// Frames that had to wait because another access category of the radio sent at that moment.
+    /// Attempts that collided inside the radio: a higher access category sent at that moment.
     pub internal_collisions: u64,
-    /// Exchanges that went on in a TXOP without contention.
+    /// Exchanges that continued a TXOP without contention.
     pub bursts: u64,
-    /// Transmissions of several frames at once.
+    /// A-MPDUs sent.
     pub aggregates: u64,
     /// Frames in them, repeated ones included.
     pub aggregated: u64,
@@ -76,21 +76,21 @@ pub struct ChipStats {
     pub block_acks_received: u64,
     /// Requests for a block acknowledgement sent.
     pub block_ack_requests: u64,
-    /// Own time on air with data.
+    /// Air time of own data transmissions.
     pub air_data: Duration,
     /// The part of it that repeated transmissions took.
     pub air_retries: Duration,
-    /// Own time on air with acknowledgements.
+    /// Air time of own acknowledgements.
     pub air_ack: Duration,
-    /// Own time on air with RTS, CTS and requests for block acknowledgements.
+    /// Air time of own RTS, CTS and block acknowledgement requests.
     pub air_control: Duration,
     /// Air time of the frames in `collisions` and `missed`.
     pub air_collided: Duration,
-    /// Time with a signal at the antenna, own transmissions included; of finished busy periods.
+    /// Time in which the medium was busy, own transmissions included; finished busy periods only.
     pub busy: Duration,
     /// Backoff slots drawn.
     pub backoff_slots: u64,
-    /// Backoff drawn, as time.
+    /// Backoff slots drawn, as a duration.
     pub backoff: Duration,
 }
 
@@ -145,7 +145,7 @@ impl ChipStats {
         counters.into_iter().map(|(name, count)| (Name::Borrowed(name), count)).collect()
     }
 
-    /// The counters of two radios together.
+    /// Sums of the counters of two radios.
     pub fn plus(mut self, other: &Self) -> Self {
         let mine = [
             (&mut self.frames, other.frames),
@@ -198,16 +198,16 @@ impl ChipStats {
     }
 }
 
-/// Air time of a link from one radio to another beside what its frames say of themselves.
+/// Air time on a link that the outcomes of its frames do not include.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkAir {
     /// The sending node and its radio.
     pub from: (NodeId, RadioId),
     /// The receiving node and its radio.
     pub to: (NodeId, RadioId),
-    /// Answers of the receiver to frames over the link.
+    /// Air time of the receiver's answers to frames over the link.
     pub answered: Duration,
-    /// Frames for the receiver that something else on air destroyed there.
+    /// Air time of frames for the receiver that collided there.
     pub collided: Duration,
 }
 

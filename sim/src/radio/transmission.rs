@@ -1,4 +1,4 @@
-//! What radios put on the air.
+//! Transmissions: everything that radios put on the air.
 
 use bytes::Bytes;
 use farhop_proto::base::phy::{
@@ -6,7 +6,7 @@ use farhop_proto::base::phy::{
 };
 use farhop_proto::base::{AccessCategory, Bitrate, Duration, EtherType, Instant, NodeId, UnitId};
 
-/// What a radio puts on the air.
+/// One transmission of a radio.
 #[derive(Clone, Debug)]
 pub struct Transmission {
     /// Index of the transmitting radio.
@@ -19,24 +19,24 @@ pub struct Transmission {
     pub end: Instant,
     /// Bit-rate.
     pub rate: Bitrate,
-    /// The Duration field: how long after its end the medium is spoken for.
+    /// The Duration field: how long the medium is reserved after the end.
     pub nav: Duration,
-    /// What it is.
+    /// Its kind and contents.
     pub kind: TransmissionKind,
 }
 
-/// What a transmission is.
+/// Kind and contents of a transmission.
 #[derive(Clone, Debug)]
 pub enum TransmissionKind {
     /// A data frame.
     Data {
-        /// The sender's name for it.
+        /// The sender's id of the frame.
         id: UnitId,
         /// Receiver, or `None` for broadcast.
         to: Option<NodeId>,
-        /// What the payload is.
+        /// EtherType of the payload.
         protocol: EtherType,
-        /// What follows the LLC/SNAP header.
+        /// The bytes that follow the LLC/SNAP header.
         payload: Bytes,
         /// Whether an acknowledgement is asked for.
         wants_ack: bool,
@@ -44,10 +44,11 @@ pub enum TransmissionKind {
         sequence: u16,
         /// Which transmission of the frame it is, from 1.
         attempt: u8,
-        /// Access category of QoS data, which has numbers of its own.
+        /// Access category of QoS data, which has sequence numbers of its own; `None` for other
+        /// data.
         access: Option<AccessCategory>,
-        /// Where the window of the block acknowledgement agreement begins that the frame falls
-        /// under, if there is one.
+        /// Start of the sender's window, if the frame falls under a block acknowledgement
+        /// agreement.
         window: Option<u16>,
     },
     /// Several data frames to one receiver.
@@ -58,28 +59,28 @@ pub enum TransmissionKind {
         access: AccessCategory,
         /// The frames, in the order of their numbers.
         mpdus: Vec<Mpdu>,
-        /// Where the sender's window begins. It is not on the air: the receiver takes it for what
-        /// the agreement began with, which is not modelled.
+        /// Start of the sender's window. It is not sent in reality: the receiver learns it when the
+        /// agreement is set up, which is not modelled.
         window: u16,
     },
     /// An acknowledgement.
     Ack(Answer),
-    /// Announces data.
+    /// RTS: announces data.
     Rts {
         /// Receiver.
         to: NodeId,
     },
-    /// Leaves the air to a station.
+    /// CTS: clears a station to send, or its own sender (CTS-to-self).
     Cts(Answer),
-    /// Which of the last frames have arrived.
+    /// Tells which of the last frames have arrived.
     BlockAck {
-        /// To whom, and what it carries besides.
+        /// The receiver, and the other contents of every answer.
         answer: Answer,
         /// Access category of the frames.
         access: AccessCategory,
-        /// Number of the first frame that the map tells of.
+        /// Sequence number of the first frame in the map.
         start: u16,
-        /// A bit for each frame, the first in the lowest.
+        /// A bit for each frame that has arrived, the first in the lowest bit.
         map: u64,
     },
     /// Moves the receiver's window, and asks for a block acknowledgement.
@@ -88,15 +89,15 @@ pub enum TransmissionKind {
         to: NodeId,
         /// Access category of the frames.
         access: AccessCategory,
-        /// Number of the first frame that may still come.
+        /// Sequence number of the first frame that may still come.
         start: u16,
     },
 }
 
-/// What every answer says.
+/// The contents of every answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// Index of the radio that it is for.
+    /// Index of the radio that is answered.
     pub to_radio: usize,
     /// The node of that radio.
     pub to: NodeId,
@@ -106,14 +107,14 @@ pub struct Answer {
     pub accept: bool,
 }
 
-/// One frame of several in a transmission.
+/// One frame of an A-MPDU.
 #[derive(Clone, Debug)]
 pub struct Mpdu {
-    /// The sender's name for it.
+    /// The sender's id of the frame.
     pub id: UnitId,
-    /// What the payload is.
+    /// EtherType of the payload.
     pub protocol: EtherType,
-    /// What follows the LLC/SNAP header.
+    /// The bytes that follow the LLC/SNAP header.
     pub payload: Bytes,
     /// Sequence number of the MAC header, 12 bits.
     pub sequence: u16,
@@ -128,7 +129,7 @@ pub struct Mpdu {
 }
 
 impl Transmission {
-    /// The frames of an A-MPDU; nothing for any other transmission.
+    /// The frames of an A-MPDU; empty for any other transmission.
     pub fn mpdus(&self) -> &[Mpdu] {
         match &self.kind {
             TransmissionKind::Ampdu { mpdus, .. } => mpdus,
@@ -136,7 +137,7 @@ impl Transmission {
         }
     }
 
-    /// Length of its one frame with header and check sequence; nothing for an A-MPDU.
+    /// Length of a single frame with header and check sequence; `None` for an A-MPDU.
     pub(super) fn mpdu_bytes(&self) -> Option<usize> {
         Some(match &self.kind {
             TransmissionKind::Data { payload, access, .. } => {
@@ -163,14 +164,14 @@ impl Transmission {
         }
     }
 
-    /// Whether it has data for a node, or for all.
+    /// Whether it carries data for a node, or broadcast data.
     pub(super) fn is_data_for(&self, node: NodeId) -> bool {
         let is_data =
             matches!(self.kind, TransmissionKind::Data { .. } | TransmissionKind::Ampdu { .. });
         is_data && self.to().is_none_or(|to| to == node)
     }
 
-    /// What it is called in traces.
+    /// Its name in traces.
     pub const fn name(&self) -> &'static str {
         match &self.kind {
             TransmissionKind::Data { .. } => "data",
@@ -183,7 +184,7 @@ impl Transmission {
         }
     }
 
-    /// A number that differs where what is on the air does.
+    /// A number that differs between different contents, for the trace hash.
     pub(super) fn fingerprint(&self) -> u64 {
         let answered = |answer: &Answer| {
             (answer.to_radio as u64) << 32 | u64::from(answer.bits) << 1 | u64::from(answer.accept)
@@ -208,8 +209,8 @@ impl Transmission {
         }
     }
 
-    /// Lets go of the payload, when nobody can receive it any more. Gives back the list of frames,
-    /// so that it can serve again.
+    /// Releases the payload once nobody can receive it any more. Returns the emptied list of frames
+    /// for reuse.
     pub(super) fn forget_payload(&mut self) -> Option<Vec<Mpdu>> {
         match &mut self.kind {
             TransmissionKind::Data { payload, .. } => {

@@ -1,5 +1,5 @@
-//! The port of a wire: frames go one after the other at its rate, both ways at once, with nothing
-//! to wait for and no acknowledgement (`loss-tolerant.md`: the abstract links; gateways).
+//! The end of a wire: frames follow each other at its rate, in both directions at once, without
+//! contention and acknowledgement (`loss-tolerant.md`: the abstract links; gateways).
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ pub(super) struct Wire {
     index: usize,
     config: ChipConfig,
     pub(super) is_up: bool,
-    /// Frames to send; the first is under way where `is_sending`.
+    /// Frames to send; the first is under way if `is_sending`.
     queue: VecDeque<Frame>,
     is_sending: bool,
     sequence: u16,
@@ -52,7 +52,7 @@ impl Wire {
                 self.queue.push_back(frame);
                 self.send_next(air, now);
             }
-            // There is no reply to put anything into.
+            // There is no acknowledgement that could carry this state.
             FrameDown::ReplyState { .. } => {}
             FrameDown::Cancel(id) => self.cancel(air, now, id),
         }
@@ -104,7 +104,7 @@ impl Wire {
         self.config.phy.air_time(frame.payload.len().saturating_sub(free), rate)
     }
 
-    /// A frame that must not go before its time may go.
+    /// The `not_before` time of the first frame has come.
     pub(super) fn on_access(&mut self, air: &mut Air, now: Instant) {
         self.send_next(air, now);
     }

@@ -7,7 +7,7 @@
 /// A saturated cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bianchi {
-    /// Stations that send.
+    /// Number of stations.
     pub stations: u32,
     /// Smallest contention window, for example 31.
     pub cw_min: u32,
@@ -23,19 +23,19 @@ pub struct Bianchi {
     pub payload_bytes: f64,
 }
 
-/// What a saturated cell does.
+/// The result for a saturated cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saturation {
     /// Probability that a station sends in a slot.
     pub tau: f64,
-    /// Probability that what a station sends collides.
+    /// Probability that a transmission collides.
     pub collision: f64,
     /// Payload delivered by all stations together, in Mb/s.
     pub mbps: f64,
 }
 
 impl Bianchi {
-    /// The one solution of the model.
+    /// Solves the model, which has one solution.
     pub fn solve(&self) -> Saturation {
         let others = self.stations.saturating_sub(1) as i32;
         let collision_of = |tau: f64| 1.0 - (1.0 - tau).powi(others);
@@ -52,11 +52,11 @@ impl Bianchi {
         Saturation { tau, collision: collision_of(tau), mbps: self.mbps(tau) }
     }
 
-    /// The probability to send in a slot where frames collide with probability `p`.
+    /// The probability to send in a slot if transmissions collide with probability `p`.
     fn tau(&self, p: f64) -> f64 {
         let window = f64::from(self.cw_min) + 1.0;
         let stages = (f64::from(self.cw_max) + 1.0) / window;
-        // (1 - (2p)^m) / (1 - 2p) as the sum that it stands for, so that p = 1/2 is no exception.
+        // (1 - (2p)^m) / (1 - 2p) as the sum that it equals, so that p = 1/2 needs no special case.
         let sum: f64 = (0..stages.log2().round() as i32).map(|stage| (2.0 * p).powi(stage)).sum();
         2.0 / (1.0 + window + p * window * sum)
     }
@@ -103,7 +103,7 @@ mod tests {
         cell.solve()
     }
 
-    /// To one in the last digit that the sheet prints.
+    /// Asserts that a row is within one unit of the last digit that the sheet prints.
     fn is_row(row: impl Fn(u32) -> f64, expected: [f64; 6], digit: f64) {
         for (stations, expected) in STATIONS.into_iter().zip(expected) {
             let ours = row(stations);

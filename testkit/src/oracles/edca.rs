@@ -8,7 +8,7 @@
 /// One access category.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Category {
-    /// Saturated stations of it.
+    /// Number of its saturated stations.
     pub stations: u32,
     /// Smallest contention window.
     pub window_min: u32,
@@ -21,7 +21,7 @@ pub struct Category {
 }
 
 impl Category {
-    /// Attempts per slot in which it contends, where each fails with probability `p`.
+    /// Attempts per slot in which the category contends, if each fails with probability `p`.
     fn attempts_per_slot(&self, p: f64) -> f64 {
         let (mut window, mut reach) = (self.window_min, 1.0);
         let (mut attempts, mut slots) = (0.0, 0.0);
@@ -35,16 +35,16 @@ impl Category {
     }
 }
 
-/// What each category gets.
+/// The result for a category.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Its share of the successful frames of all.
+    /// Its share of all successful frames.
     pub share: f64,
-    /// Share of its attempts that collide.
+    /// The share of its attempts that collide.
     pub collision: f64,
 }
 
-/// A set of categories that contend with one another, all in one slot's reach.
+/// The results for categories that contend with one another, all in range of each other.
 ///
 /// Panics without a category.
 pub fn outcomes(categories: &[Category]) -> Vec<Outcome> {
@@ -64,7 +64,7 @@ pub fn outcomes(categories: &[Category]) -> Vec<Outcome> {
         }
         for (index, category) in categories.iter().enumerate() {
             let next = category.attempts_per_slot(collision[index]);
-            // Damped: the plain iteration swings.
+            // Damped, because the plain iteration oscillates.
             tau[index] += 0.2 * (next - tau[index]);
         }
     }
@@ -86,10 +86,10 @@ pub fn outcomes(categories: &[Category]) -> Vec<Outcome> {
     successes.iter().zip(&collision).map(outcome).collect()
 }
 
-/// The slots in which every category up to an AIFSN contends.
+/// The slots in which all categories up to an AIFSN contend.
 struct Zone {
     aifsn: u32,
-    /// How often a slot lies in it, in proportion to the others.
+    /// How often a slot lies in it, relative to the other zones.
     weight: f64,
 }
 
@@ -108,8 +108,8 @@ impl Zone {
     }
 }
 
-/// The zones with their weights: a slot is reached when all before it since the last transmission
-/// stayed idle.
+/// The zones with their weights: a slot is reached if all before it since the last transmission
+/// were idle.
 fn zones(categories: &[Category], tau: &[f64], smallest: u32) -> Vec<Zone> {
     let largest = categories.iter().map(|category| category.aifsn).max().unwrap_or(smallest);
     let mut zones = Vec::new();
@@ -121,7 +121,7 @@ fn zones(categories: &[Category], tau: &[f64], smallest: u32) -> Vec<Zone> {
             .filter(|(category, _)| category.aifsn <= aifsn)
             .map(|(category, tau)| (1.0 - tau).powi(category.stations as i32))
             .product();
-        // The last zone goes on until somebody sends.
+        // The last zone lasts until some station sends.
         let weight = if aifsn == largest { reached / (1.0 - idle) } else { reached };
         zones.push(Zone { aifsn, weight });
         reached *= idle;

@@ -1,5 +1,5 @@
-//! What theory says of a network, and what must hold in one, worked out apart from the code that
-//! is held against it.
+//! What theory predicts for a network, and what must hold in one, derived independently of the code
+//! that is checked against it.
 
 mod bianchi;
 pub mod edca;

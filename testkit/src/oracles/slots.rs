@@ -1,14 +1,14 @@
-//! What must hold where nodes take turns on one channel: no frame comes to a node while it sends,
-//! or in the part of its own slot in which it may send.
+//! An oracle for nodes that take turns on one channel: no frame may arrive at a node while it
+//! sends, or in the part of its own slot in which it may send.
 //!
-//! It is told of transmissions, of send slots and of frames that arrive, in true time, and judges a
-//! frame once all that could be in its way has been told.
+//! It is told transmissions, send slots and arrivals, in true time, and judges an arrival once
+//! everything that could overlap it has been told.
 
 use std::collections::VecDeque;
 
 use farhop_proto::base::{Duration, Instant};
 
-/// What is kept is a second old at most.
+/// How long spans are kept after their end.
 const MEMORY: Duration = Duration::from_secs(1);
 
 /// A span of time.
@@ -24,40 +24,40 @@ impl Span {
     }
 }
 
-/// A frame that came when it must not.
+/// A frame that arrived at a forbidden time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Who sent it, and for whom it was.
+    /// Its sender and its receiver.
     pub ends: [usize; 2],
     /// When it began to arrive.
     pub at: Instant,
-    /// Why it must not.
+    /// Why that was forbidden.
     pub why: Why,
 }
 
-/// Why a frame must not come.
+/// Why a frame must not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The receiver was sending.
     Sending,
-    /// The receiver might have sent: it was its slot.
+    /// The receiver was allowed to send: it was its slot.
     OwnSlot,
 }
 
-/// The judge.
+/// The oracle.
 #[derive(Debug)]
 pub struct SlotOracle {
     sent: Vec<VecDeque<Span>>,
     slots: Vec<VecDeque<Span>>,
     arrivals: VecDeque<([usize; 2], Span)>,
-    /// Frames that came when they must not.
+    /// Frames that arrived at a forbidden time.
     pub faults: Vec<Fault>,
-    /// Frames that were judged.
+    /// Number of frames judged.
     pub judged: u64,
 }
 
 impl SlotOracle {
-    /// For so many nodes.
+    /// An oracle for this many nodes.
     pub fn new(nodes: usize) -> Self {
         Self {
             sent: vec![VecDeque::new(); nodes],
@@ -68,22 +68,23 @@ impl SlotOracle {
         }
     }
 
-    /// A node sends.
+    /// Records a transmission of a node.
     pub fn on_transmission(&mut self, node: usize, from: Instant, until: Instant) {
         remember(&mut self.sent[node], Span { from, until });
     }
 
-    /// A node may send from now on, until then.
+    /// Records a time in which a node may send.
     pub fn on_slot(&mut self, node: usize, from: Instant, until: Instant) {
         remember(&mut self.slots[node], Span { from, until });
     }
 
-    /// A frame for a node begins to arrive there, and ends.
+    /// Records the arrival of a frame; `ends` are its sender and its receiver.
     pub fn on_arrival(&mut self, ends: [usize; 2], from: Instant, until: Instant) {
         self.arrivals.push_back((ends, Span { from, until }));
     }
 
-    /// All that happened before `now` has been told.
+    /// Judges all arrivals that ended before `now`; everything that happened until then has been
+    /// told.
     pub fn judge_until(&mut self, now: Instant) {
         while let Some((ends, span)) = self.arrivals.front().copied() {
             if span.until >= now {

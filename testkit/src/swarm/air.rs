@@ -1,4 +1,4 @@
-//! Time, and what happens to datagrams.
+//! The event loop of a swarm, and the fate of its datagrams.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,22 +15,22 @@ use super::Outcome;
 use super::node::Node;
 use super::plan::{Fault, Plan};
 
-/// How often a packet of a call fails beside a message that is lost.
+/// Probability that a lost message is reported as drowned, as if it met a packet of a call.
 const CALL: f64 = 0.02;
-/// How long a message and a frame of a block are on air.
+/// Air time of a message, and of a frame of a block.
 const MESSAGE: Duration = Duration::from_micros(300);
 const FRAME: Duration = Duration::from_micros(1_000);
-/// How long a route takes at most to follow a fault.
+/// Longest delay from a fault to the new routes, in milliseconds.
 const ROUTES: u64 = 4_000;
-/// How long all may take to arrive once all is well.
+/// Time limit for everything to arrive after the last fault.
 const PATIENCE: Duration = Duration::from_secs(1_200);
-/// How long it may take then until nobody sends anything.
+/// Time limit after that until nobody sends any more.
 const SILENCE: Duration = Duration::from_secs(300);
-/// How often bounds are looked at.
+/// How often bounds are checked.
 const LOOK: Duration = Duration::from_millis(500);
-/// Things that are remembered of what happened.
+/// Events kept in the log.
 const LOG: usize = 400;
-/// Blocks that a machine may hold.
+/// Most blocks that a machine may hold.
 const BLOCKS: u64 = 2_048;
 
 enum Event {
@@ -49,9 +49,9 @@ pub(super) struct Air<'a> {
     config: &'a HopConfig,
     now: Instant,
     nodes: Vec<Node>,
-    /// How often each link is down.
+    /// For each link, the number of faults that keep it down.
     down: Vec<u32>,
-    /// How often each node is away.
+    /// For each node, the number of faults that keep it down.
     away: Vec<u32>,
     busy_until: Vec<Instant>,
     events: BTreeMap<(Instant, u64), Event>,
@@ -60,7 +60,7 @@ pub(super) struct Air<'a> {
     lengths: BTreeMap<FlowKey, Vec<usize>>,
     outcome: Outcome,
     last_sent: Instant,
-    /// The last things that happened, where somebody wants to know.
+    /// The last events, if wanted.
     log: Option<VecDeque<String>>,
 }
 
@@ -100,12 +100,12 @@ impl<'a> Air<'a> {
         air
     }
 
-    /// Writes down what happens.
+    /// Starts the log.
     pub(super) fn keep_log(&mut self) {
         self.log = Some(VecDeque::new());
     }
 
-    /// What happened last.
+    /// Takes the log.
     pub(super) fn log(&mut self) -> Vec<String> {
         self.log.take().into_iter().flatten().collect()
     }
@@ -129,7 +129,7 @@ impl<'a> Air<'a> {
         self.events.insert((at, self.count), event);
     }
 
-    /// Goes on until all has arrived and nobody sends anything, or an oracle is not satisfied.
+    /// Runs until everything has arrived and nobody sends any more, or an oracle is not satisfied.
     pub(super) fn run(&mut self) -> Result<Outcome, String> {
         let begun = self.plan.flows.iter().map(|flow| flow.begins).max();
         let healed = self.plan.healed.max(begun.expect("something is sent"));
@@ -247,19 +247,20 @@ impl<'a> Air<'a> {
         self.expect(self.now + later, Event::Routes);
     }
 
-    /// Tells each node the next hop to all that it can reach now; of others it knows the last one.
+    /// Tells each node the next hop to all nodes that it can reach now; for others it keeps the
+    /// last one.
     fn tell_routes(&mut self) {
         for from in 0..self.nodes.len() {
             for (to, (via, hops)) in self.ways_from(from) {
                 let dst = NodeId(to as u16 + 1);
-                // Every other neighbour is reached by another radio.
+                // Neighbours are divided between two radios.
                 let radio = RadioId((via.0 % 2) as u8);
                 self.tell(from, DatagramUp::NextHop { dst, via, radio, hops });
             }
         }
     }
 
-    /// Tells some nodes next hops by lot.
+    /// Tells some nodes random next hops.
     fn sway(&mut self) {
         let nodes = self.nodes.len();
         for from in 0..nodes {
@@ -285,7 +286,7 @@ impl<'a> Air<'a> {
         })
     }
 
-    /// First hop and number of hops to all nodes that can be reached.
+    /// Next hop and number of hops to every node that can be reached.
     fn ways_from(&self, from: usize) -> BTreeMap<usize, (NodeId, u8)> {
         let mut ways = BTreeMap::new();
         let (mut seen, mut next) = (BTreeSet::from([from]), VecDeque::new());
@@ -302,7 +303,7 @@ impl<'a> Air<'a> {
         ways
     }
 
-    /// Everything that can go on without time goes on.
+    /// Moves everything that can move without time passing.
     fn settle(&mut self) -> Result<(), String> {
         for at in 0..self.nodes.len() {
             if !self.nodes[at].is_up {
@@ -328,7 +329,7 @@ impl<'a> Air<'a> {
         Ok(())
     }
 
-    /// A source was told that a block has come: it must be on the destination's disk.
+    /// Oracle: a block whose arrival was reported to its source is on the destination's disk.
     fn check_arrived(
         &self,
         flow: FlowKey,
@@ -357,7 +358,7 @@ impl<'a> Air<'a> {
         (self.last_sent, self.outcome.datagrams) = (self.now, self.outcome.datagrams + 1);
         let loss = self.loss(at, usize::from(to.0) - 1);
         let is_lost = loss.is_none_or(|loss| self.rng.chance(loss));
-        // The acknowledgement of the radio may be lost as well.
+        // The radio's acknowledgement may be lost as well.
         let is_failed = is_lost || self.rng.chance(loss.unwrap_or(1.0));
         let link = self.link(at, usize::from(to.0) - 1);
         let is_acknowledged = link.is_some_and(|link| self.plan.acknowledged[link]);
@@ -377,7 +378,7 @@ impl<'a> Air<'a> {
         self.arrive(at, to, done, is_lost, &datagram.payload);
     }
 
-    /// A message to all neighbours.
+    /// Sends a message to all neighbours.
     fn transmit_around(&mut self, at: usize, datagram: &Datagram) {
         let done = self.busy_until[at].max(self.now) + MESSAGE;
         self.busy_until[at] = done;
@@ -390,7 +391,7 @@ impl<'a> Air<'a> {
         }
     }
 
-    /// What was sent comes, perhaps more than once or changed, unless it is lost.
+    /// Delivers a datagram unless it is lost, perhaps twice or corrupted.
     fn arrive(&mut self, at: usize, to: NodeId, done: Instant, is_lost: bool, payload: &Bytes) {
         let copies = u64::from(!is_lost) * (1 + u64::from(self.rng.chance(self.plan.repeat)));
         for _ in 0..copies {
@@ -407,7 +408,7 @@ impl<'a> Air<'a> {
         }
     }
 
-    /// The place of the link between two nodes.
+    /// The index of the link between two nodes.
     fn link(&self, a: usize, b: usize) -> Option<usize> {
         let is_between = |(x, y, _): &(NodeId, NodeId, f64)| {
             let (x, y) = (usize::from(x.0) - 1, usize::from(y.0) - 1);
@@ -416,13 +417,13 @@ impl<'a> Air<'a> {
         self.plan.links.iter().position(is_between)
     }
 
-    /// The share that is lost between two nodes; nothing if nothing comes through.
+    /// The loss between two nodes; `None` if nothing gets through.
     fn loss(&self, a: usize, b: usize) -> Option<f64> {
         let link = self.link(a, b)?;
         (self.down[link] == 0 && self.nodes[b].is_up).then_some(self.plan.links[link].2)
     }
 
-    /// No bound is passed.
+    /// Oracle: no machine exceeds its bounds.
     fn look(&self) -> Result<(), String> {
         for node in self.nodes.iter().filter(|node| node.is_up) {
             let counters = node.hop.counters();
@@ -436,7 +437,7 @@ impl<'a> Air<'a> {
     }
 }
 
-/// A message as a line.
+/// A message as a line of the log.
 fn words(packet: &Bytes) -> String {
     let message = udp::decode(packet).map(|(_, range)| packet.slice(range));
     let decoded = message.ok().and_then(|message| hop::decode(&message).ok());

@@ -1,15 +1,14 @@
-//! A swarm: networks of block machines drawn by lot, with all the harm that can be done to them,
-//! and oracles.
+//! A swarm: random networks of block machines, with every kind of fault, and oracles.
 //!
-//! | file | what stands there |
+//! | file | contents |
 //! |---|---|
-//! | `plan` | what is drawn: who is linked with whom, what is sent, what goes wrong and when |
+//! | `plan` | what is drawn: the links, the flows, and the faults with their times |
 //! | `node` | a machine with its disk and its applications, as a daemon has them |
 //! | `air` | time, and what happens to datagrams |
 //!
-//! While there is harm every block is delivered at most once, in order and unchanged, and no bound
-//! is passed. When all nodes and links are back, all that was sent arrives, and then nobody sends
-//! anything any more.
+//! During faults every block is delivered at most once, in order and unchanged, and no bound is
+//! exceeded. Once all nodes and links are back, everything that was sent arrives, and then nobody
+//! sends any more.
 
 mod air;
 mod node;
@@ -19,27 +18,27 @@ use std::fmt;
 
 pub use plan::{Fault, FlowPlan, Plan};
 
-/// What a run of a swarm did.
+/// What happened in a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Blocks that were sent and came.
+    /// Blocks that were sent and arrived.
     pub blocks: u64,
-    /// Datagrams on the air.
+    /// Datagrams that were sent to a single neighbour.
     pub datagrams: u64,
-    /// Times that a node began anew.
+    /// How often nodes restarted.
     pub restarts: u64,
-    /// How long it took after the last fault until all had come, in seconds.
+    /// Time from the last fault until everything had arrived, in seconds.
     pub recovery_s: f64,
 }
 
-/// What went wrong in a run.
+/// Why a run failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The seed of the run, which does it again.
+    /// The seed, which repeats the run.
     pub seed: u64,
-    /// When, in seconds.
+    /// The time of the failure, in seconds.
     pub at_s: f64,
-    /// What.
+    /// What went wrong.
     pub what: String,
 }
 
@@ -58,7 +57,7 @@ pub fn run(seed: u64) -> Result<Outcome, Box<Failure>> {
     run_with(seed, false).0
 }
 
-/// The same, with the last things that happened in it.
+/// Like [`run`], and also returns the last events.
 pub fn replay(seed: u64) -> (Result<Outcome, Box<Failure>>, Vec<String>) {
     run_with(seed, true)
 }

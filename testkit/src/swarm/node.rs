@@ -1,4 +1,4 @@
-//! A machine with its disk and its applications, as a daemon has them.
+//! A block machine with its disk and its applications, as a daemon has them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,18 +9,19 @@ use farhop_proto::wire::hop::{BlockId, FlowKey};
 
 use super::plan::{FlowPlan, MOST_NODES};
 
-/// What survives the node.
+/// What survives a crash of the node.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     blocks: BTreeMap<BlockId, Whole>,
-    /// Of flows that end here: the checksum of the first block, and the number of the next one.
+    /// For each flow that ends here: the checksum of its first block, and the number of the next
+    /// one.
     pub(super) incoming: BTreeMap<FlowKey, (u32, u32)>,
-    /// Of flows that begin here: the blocks that have arrived.
+    /// For each flow that begins here: how many of its first blocks have arrived.
     arrived: BTreeMap<FlowKey, u32>,
     pub(super) is_full: bool,
 }
 
-/// What a disk is to do.
+/// A task of the disk.
 #[derive(Debug)]
 enum Task {
     Keep(Whole),
@@ -36,7 +37,7 @@ struct Trip {
     plan: FlowPlan,
     next: u32,
     arrived: u32,
-    /// Blocks that arrived before others.
+    /// Blocks that arrived before earlier ones.
     early: BTreeSet<u32>,
 }
 
@@ -44,16 +45,16 @@ pub(super) struct Node {
     pub(super) hop: Hop,
     pub(super) id: NodeId,
     pub(super) is_up: bool,
-    /// How often it began anew.
+    /// How often it has crashed.
     pub(super) life: u32,
     pub(super) disk: Disk,
     config: HopConfig,
     plans: Vec<FlowPlan>,
     trips: BTreeMap<FlowKey, Trip>,
     tasks: VecDeque<Task>,
-    /// Whether the disk is at work.
+    /// Whether the disk is busy.
     pub(super) is_writing: bool,
-    /// What its clock gains, as a factor, and what it showed at the start.
+    /// The clock: its rate, as a factor, and what it showed at the start.
     rate: f64,
     shift: Duration,
 }
@@ -83,21 +84,21 @@ impl Node {
         node
     }
 
-    /// What its clock shows at a time of the air.
+    /// The time on the node's clock, given true time.
     pub(super) fn local(&self, now: Instant) -> Instant {
         let passed = Duration::from_nanos((now.as_nanos() as f64 * self.rate) as u64);
         Instant::ZERO + self.shift + passed
     }
 
-    /// When its clock has reached a time.
+    /// The true time at which the node's clock has reached a time.
     pub(super) fn global(&self, local: Instant) -> Instant {
         let passed = local.since(Instant::ZERO).saturating_sub(self.shift);
         let nanos = (passed.as_nanos() as f64 / self.rate).ceil() as u64;
-        // Whoever waits for it must find that it has come.
+        // Rounded up, so that the clock has surely reached it.
         Instant::from_nanos(nanos + 1_000)
     }
 
-    /// Loses what is not on the disk.
+    /// Crashes: everything that is not on the disk is lost.
     pub(super) fn crash(&mut self) {
         self.is_up = false;
         self.is_writing = false;
@@ -105,7 +106,7 @@ impl Node {
         self.tasks.clear();
     }
 
-    /// Goes on from its disk.
+    /// Starts, with what is on the disk.
     pub(super) fn begin(&mut self, now: Instant) {
         let local = self.local(now);
         self.is_up = true;
@@ -125,8 +126,8 @@ impl Node {
         }
     }
 
-    /// Moves blocks between the machine, the disk and the applications. Returns the blocks of which
-    /// the source was told that they have come.
+    /// Moves blocks between the machine, the disk and the applications. Returns the blocks whose
+    /// arrival was reported to their source here.
     pub(super) fn turn(&mut self, now: Instant) -> Vec<Arrived> {
         let local = self.local(now);
         let mut told = Vec::new();
@@ -171,14 +172,15 @@ impl Node {
         self.tasks.push_back(Task::Note(flow, trip.arrived));
     }
 
-    /// Whether the disk has something to do.
+    /// Whether the disk has a task.
     pub(super) fn has_task(&self) -> bool {
         !self.tasks.is_empty()
     }
 
-    /// The disk has done what it had to do first. Returns the block that an application has now.
+    /// Completes the first task of the disk. Returns the block that this has delivered to an
+    /// application.
     ///
-    /// Fails if that is not the next one of its flow, or not as it was written.
+    /// Fails if that is not the next block of its flow, or was changed.
     pub(super) fn on_disk_done(
         &mut self,
         now: Instant,
@@ -198,7 +200,7 @@ impl Node {
                 self.hop.handle_got(local, id, whole);
             }
             Task::Note(flow, arrived) => _ = self.disk.arrived.insert(flow, arrived),
-            // A disk that is full now is not full for good: it is tried again.
+            // The disk will have room again: the delivery is tried again.
             Task::Deliver(delivery) if self.disk.is_full => {
                 self.tasks.push_front(Task::Deliver(delivery));
             }
@@ -219,12 +221,12 @@ impl Node {
         Ok(None)
     }
 
-    /// Whether the applications of all flows that begin here know that all has arrived.
+    /// Whether the applications of all flows that begin here know that everything has arrived.
     pub(super) fn is_done(&self) -> bool {
         self.trips.values().all(|trip| trip.arrived as usize == trip.plan.lengths.len())
     }
 
-    /// What it holds, for someone who looks for a fault.
+    /// The state of the node, to find the cause of a failure.
     pub(super) fn describe(&self) -> String {
         let waiting: Vec<_> =
             self.hop.waiting(Instant::ZERO).map(|(id, shape)| (id, shape.destination)).collect();
@@ -242,12 +244,12 @@ impl Node {
 fn machine(id: NodeId, config: &HopConfig, life: u32) -> Hop {
     let seed = Seed(u64::from(id.0) << 32 | u64::from(life));
     let mut hop = Hop::build(config.clone(), id, AddressPlan::default(), None, seed.stream("hop"));
-    // Of the neighbours of a node, some share the air and others do not.
+    // Some neighbours of a node share an air, others do not.
     hop.set_airs((1..=MOST_NODES).map(|node| (NodeId(node), usize::from(node / 2 % 2))).collect());
     hop
 }
 
-/// The bytes of a block, all different from those of others.
+/// The content of a block, different for each block.
 fn text(id: BlockId, length: usize) -> Bytes {
     let seed = u64::from(id.number) << 24 | u64::from(id.flow.local) << 8;
     let seed = (seed | u64::from(id.flow.source.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,77 +1,78 @@
-//! What is drawn by lot for a run.
+//! What is drawn for a run.
 
 use farhop_proto::base::{Duration, Instant, NodeId, Rng, Seed};
 use farhop_proto::transport::hop::{Ahead, HopConfig, Schedule, Withhold};
 use farhop_proto::wire::hop::FlowKey;
 
-/// Nodes of the largest network.
+/// Number of nodes in the largest network.
 pub(super) const MOST_NODES: u16 = 9;
-/// Bytes of the largest first block of a flow.
+/// Largest size of a flow's first block, in bytes.
 const FIRST_BYTES: u64 = 8_191;
 
-/// Everything that a run draws before it begins.
+/// Everything that is drawn before a run starts.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Nodes, numbered from 1.
+    /// Number of nodes, which are numbered from 1.
     pub nodes: u16,
-    /// Links and the share of datagrams that each loses.
+    /// Links, each with its loss of datagrams.
     pub links: Vec<(NodeId, NodeId, f64)>,
-    /// What is sent.
+    /// The flows.
     pub flows: Vec<FlowPlan>,
     /// Settings of all machines.
     pub config: HopConfig,
-    /// What goes wrong.
+    /// The faults and their ends, with their times.
     pub faults: Vec<(Instant, Fault)>,
-    /// When all is well again.
+    /// When all faults have ended.
     pub healed: Instant,
-    /// Share of datagrams that come twice.
+    /// Share of datagrams that arrive twice.
     pub repeat: f64,
-    /// Share of datagrams of which a byte is changed.
+    /// Share of datagrams that are corrupted, by one flipped bit.
     pub corrupt: f64,
-    /// How much longer one may take than another.
+    /// Largest random delay of a datagram.
     pub spread: Duration,
-    /// How long a disk takes at most.
+    /// Longest time that a task of a disk takes.
     pub disk: Duration,
-    /// What each node's clock gains in a second, in millionths, and what it shows at the start.
+    /// For each node's clock, the error of its rate in ppm, and what it shows at the start.
     pub clocks: Vec<(f64, Duration)>,
-    /// Whether radios tell what came over each link; on the others nobody acknowledges anything.
+    /// For each link, whether radios report if a message was delivered; if not, it only counts as
+    /// sent.
     pub acknowledged: Vec<bool>,
-    /// When nodes hear of other ways than the shortest, which may lead in circles.
+    /// When nodes are told random next hops, which may form loops.
     pub sways: Vec<Instant>,
 }
 
 /// A flow of blocks.
 #[derive(Clone, Debug)]
 pub struct FlowPlan {
-    /// Where it begins, and its number there.
+    /// Its source, and its number there.
     pub key: FlowKey,
-    /// Where it goes.
+    /// Its destination.
     pub to: NodeId,
-    /// Bytes of its blocks.
+    /// Sizes of its blocks, in bytes.
     pub lengths: Vec<usize>,
-    /// When its application begins.
+    /// When its application starts to send.
     pub begins: Instant,
 }
 
-/// What goes wrong, or is well again.
+/// A fault, or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A node loses all that is not on its disk, and is gone.
+    /// A node loses everything that is not on its disk, and stays down.
     Crash(NodeId),
-    /// It is back.
+    /// The node starts again.
     Restart(NodeId),
-    /// A link, by its place, carries nothing.
+    /// The link with this index carries nothing.
     Down(usize),
-    /// It does again.
+    /// The link carries datagrams again.
     Up(usize),
-    /// A disk takes no more.
+    /// The disk of a node is full.
     Full(NodeId),
-    /// It does again.
+    /// The disk has room again.
     Free(NodeId),
 }
 
 impl Plan {
-    /// Draws one.
+    /// Draws a plan.
     pub fn draw(seed: u64) -> Self {
         let mut rng = Seed(seed).stream("swarm");
         let nodes = 2 + rng.below(u64::from(MOST_NODES) - 1) as u16;
@@ -109,7 +110,7 @@ impl Plan {
     }
 }
 
-/// In half of all networks, every few seconds.
+/// Times of random next hops: in half of all networks, every few seconds.
 fn sways(rng: &mut Rng, ends: Duration) -> Vec<Instant> {
     let mut sways = Vec::new();
     if rng.chance(0.5) {
@@ -123,7 +124,7 @@ fn sways(rng: &mut Rng, ends: Duration) -> Vec<Instant> {
     sways
 }
 
-/// A tree by lot, a row or a ring, and some links more.
+/// A random tree, a row or a ring, with some additional links.
 fn links(rng: &mut Rng, nodes: u16) -> Vec<(NodeId, NodeId, f64)> {
     let worst = rng.uniform() * 0.7;
     let is_row = rng.chance(0.4);
@@ -173,7 +174,7 @@ fn config(rng: &mut Rng) -> HopConfig {
         interactive_gap_ms: [0.0, 5.0, 40.0][usize::from(frame_bytes) % 3],
         call_gap_ms: [0.0, 6.0][usize::from(frame_bytes / 3) % 2],
         end_to_end_s: 0.5 + rng.uniform() * 4.5,
-        // Some have hardly more memory than a few blocks need.
+        // Some have hardly more space than a few blocks need.
         disk_bytes: match rng.below(4) {
             0 => u64::from(block_bytes) * (8 + rng.below(20)),
             _ => 1 << 30,
@@ -205,7 +206,7 @@ fn flows(rng: &mut Rng, nodes: u16, config: &HopConfig) -> Vec<FlowPlan> {
     flows
 }
 
-/// Each fault ends again, at the latest when all is well.
+/// Each fault ends, at the latest when the network is to heal.
 fn faults(rng: &mut Rng, nodes: u16, links: usize, ends: Duration) -> Vec<(Instant, Fault)> {
     let mut faults = Vec::new();
     let span = |rng: &mut Rng| {
@@ -217,7 +218,7 @@ fn faults(rng: &mut Rng, nodes: u16, links: usize, ends: Duration) -> Vec<(Insta
         let crashes = if rng.chance(0.4) { 1 + rng.below(4) } else { 0 };
         for _ in 0..crashes {
             let (from, to) = span(rng);
-            // Half of them are back at once.
+            // Half of them end at once.
             let to = if rng.chance(0.5) { from + Duration::from_millis(50) } else { to };
             faults.extend([(from, Fault::Crash(node)), (to, Fault::Restart(node))]);
         }

@@ -1,4 +1,4 @@
-//! Three daemons in a row, and a stream from end to end.
+//! Three daemons in a row, and a stream from one end to the other.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -18,20 +18,21 @@ use super::place::{Guarded, NODES, Place, WIRES, wait_for};
 use super::usage::{Cost, Meter, resident};
 use crate::scratch::Scratch;
 
-/// What the programs at the ends write and read at once.
+/// Bytes that the programs at the ends write and read at a time.
 const CHUNK: usize = 1 << 16;
 const SERVICE: &str = "forward";
 const PORT: u16 = 4_850;
-/// A forwarder has at least so much more memory when it is full, and then it changes by less.
+/// A full forwarder has at least this much more memory than at first; then it changes by less than
+/// `STILL_BYTES`.
 const FULL_BYTES: u64 = 8 << 20;
 const STILL_BYTES: u64 = 1 << 19;
 
 /// How frames are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
-    /// Not at all.
+    /// Not protected.
     Off,
-    /// Authenticated, readable.
+    /// Authenticated but readable.
     Authenticate,
     /// Encrypted with ChaCha20-Poly1305, the default.
     Encrypt,
@@ -52,7 +53,7 @@ impl Mode {
         }
     }
 
-    /// What a scenario says.
+    /// The security setting of a scenario.
     fn setting(self) -> &'static str {
         match self {
             Self::Off => "{ mode = \"off\" }",
@@ -63,8 +64,8 @@ impl Mode {
     }
 }
 
-/// Sends so many bytes; `own` is what the settings of blocks have beside the usual. Returns what
-/// they cost, and the memory for blocks that daemons are set to.
+/// Sends this many bytes; `own` are lines for the block settings in addition to the defaults.
+/// Returns the cost, and the memory limit for blocks.
 pub(super) fn measure(
     farhop: &Path,
     place: &Place,
@@ -86,7 +87,7 @@ pub(super) fn measure(
         stream.finish()?;
         Ok::<_, anyhow::Error>(came)
     });
-    // With keys the first hop may still be agreeing on them: it is asked again until it has.
+    // With keys the first hop may still be agreeing on them: the daemon repeats its request.
     let mut stream = StreamSocket::connect(&row.daemon(0), NODES[2], SERVICE, b"")?;
     let meter = Meter::start(Some(row.daemons[1].0.id()))?;
     write(&mut stream, bytes)?;
@@ -98,8 +99,8 @@ pub(super) fn measure(
     Ok((cost, HopConfig::default().memory_bytes))
 }
 
-/// Sends blocks that nobody takes: the last node is gone, and the forwarder may take as many as its
-/// memory has place for. Returns what it held in the end, and the memory that it is set to.
+/// Sends blocks that nobody takes: the last node is gone, and the forwarder may accept as many as
+/// its memory holds. Returns what it held in the end, and its memory limit for blocks.
 pub(super) fn fill(farhop: &Path, place: &Place) -> Result<(Cost, u64)> {
     let budget = HopConfig::default().memory_bytes;
     let blocks = 4 * budget / u64::from(HopConfig::default().bytes_of_block());
@@ -112,7 +113,7 @@ pub(super) fn fill(farhop: &Path, place: &Place) -> Result<(Cost, u64)> {
     let forwarder = row.daemons[1].0.id();
     let meter = Meter::start(Some(forwarder))?;
     drop(row.daemons.pop());
-    // It ends with the daemon, in the middle of a write.
+    // The writer fails when the daemon ends.
     let source = thread::spawn(move || write(&mut stream, 4 * budget));
     wait_until_still(forwarder)?;
     let cost = meter.stop(0)?;
@@ -122,7 +123,7 @@ pub(super) fn fill(farhop: &Path, place: &Place) -> Result<(Cost, u64)> {
     Ok((cost, budget))
 }
 
-/// Waits until a process has held the same memory for some time, and more than at first.
+/// Waits until a process has used the same memory for some time, and more than at first.
 fn wait_until_still(process: u32) -> Result<()> {
     let first = resident(process)?;
     let (mut last, mut since) = (first, Instant::now());
@@ -147,14 +148,14 @@ fn write(stream: &mut StreamSocket, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// The daemons, which end with this.
+/// The daemons, which end when this is dropped.
 struct Row {
     dir: Scratch,
     daemons: Vec<Guarded>,
 }
 
 impl Row {
-    /// `own` is what the settings of blocks have beside the usual.
+    /// Starts the daemons; `own` are lines for the block settings in addition to the defaults.
     fn start(farhop: &Path, place: &Place, mode: Mode, radio: &str, own: &str) -> Result<Self> {
         let dir = Scratch::new()?;
         let mut row = Self { dir, daemons: Vec::new() };
@@ -178,7 +179,7 @@ impl Row {
             })?;
             row.daemons.push(daemon);
         }
-        // Until all have met all others.
+        // Wait until all have met all others.
         thread::sleep(Duration::from_secs(1));
         Ok(row)
     }
@@ -192,7 +193,7 @@ impl Row {
         Daemon::at(socket_path(Path::new(&runtime), NODES[index]))
     }
 
-    /// The scenario; the keys in it are made here.
+    /// The scenario; its keys are made here.
     fn scenario(&self, mode: Mode, radio: &str, own: &str) -> Result<String> {
         let mut text = format!(
             "name = \"forward\"\nsecurity = {}\n[radio]\n{radio}\n[stack.link]\nkind = \"plain\"\n\

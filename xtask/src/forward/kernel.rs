@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::place::{Guarded, Place, WIRES, wait_for};
 use super::usage::{Cost, Meter};
 
-/// Sends so many bytes.
+/// Sends this many bytes.
 ///
 /// Fails if `iperf3` is missing.
 pub(super) fn measure(place: &Place, bytes: u64) -> Result<Cost> {

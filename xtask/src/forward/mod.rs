@@ -1,11 +1,12 @@
-//! `cargo xtask forward`: what it costs a daemon to forward blocks between two `udp` devices.
+//! `cargo xtask forward`: measures what it costs a daemon to forward blocks between two `udp`
+//! devices.
 //!
-//! Three namespaces in a row with veth pairs of the usual MTU, and a daemon in each. A stream of
-//! blocks goes from a program at the first to one at the last; what counts is the processor time of
-//! the daemon between them, user and system. TCP of the kernel through the same middle namespace
-//! stands beside it. The kernel forwards in soft interrupts, which no process is charged for, so
-//! that the two can be compared only by the time of the whole machine: that is given for both, and
-//! means something on a machine that does nothing else.
+//! Three network namespaces are joined in a row by veth pairs with the usual MTU, with a daemon in
+//! each. A stream of blocks goes from a program at the first to one at the last; the result is the
+//! processor time of the daemon in the middle, user and system. TCP of the kernel through the same
+//! middle namespace is measured for comparison. The kernel forwards in soft interrupts, which are
+//! charged to no process, so the two can be compared only by the time of the whole machine: it is
+//! given for both, and is meaningful only on an otherwise idle machine.
 
 mod daemons;
 mod kernel;
@@ -25,7 +26,7 @@ use self::place::Place;
 use self::usage::Cost;
 use crate::build;
 
-/// Gigabits that a daemon forwards in a second of its processor time.
+/// Gigabits that a daemon has to forward per second of its processor time.
 const PROMISED: f64 = 1.0;
 /// Bits of a gigabit.
 const GIGA: f64 = 1e9;
@@ -43,48 +44,48 @@ pub(crate) struct Options {
     /// Bytes that each row sends, in millions.
     #[arg(long, default_value_t = 400)]
     megabytes: u64,
-    /// Only this row.
+    /// Measure only this row.
     #[arg(long)]
     only: Option<Mode>,
-    /// A line more for the radio of the scenario.
+    /// An additional line for the radio of the scenario.
     #[arg(long, default_value = "")]
     radio: String,
-    /// Bytes of a block in a frame; what daemons choose if it is not given. Datagrams that are
-    /// longer than the MTU are sent one by one, in fragments.
+    /// Bytes of a block in a frame; by default what daemons choose. Datagrams longer than the MTU
+    /// are sent one by one, in fragments.
     #[arg(long)]
     frame_bytes: Option<u16>,
-    /// A farhop that is there, in the place of the one that is built.
+    /// Use this farhop instead of building one.
     #[arg(long)]
     program: Option<PathBuf>,
 }
 
-/// What one way of forwarding costs.
+/// The cost of one way of forwarding.
 #[derive(Serialize)]
 struct Row {
     name: &'static str,
-    /// Rate of the transfer, which shares the machine with all others.
+    /// Rate of the transfer, in which both ends share the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     mbps: Option<f64>,
-    /// Processor time of the forwarder, user and system; nothing where no process forwards.
+    /// Processor time of the forwarder, user and system; `None` if no process forwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     user_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     system_s: Option<f64>,
-    /// Gigabits for each second of that.
+    /// Gigabits per second of that time.
     #[serde(skip_serializing_if = "Option::is_none")]
     gb_per_cpu_s: Option<f64>,
-    /// Gigabits for each second of processor time of the whole machine, both ends included.
+    /// Gigabits per second of processor time of the whole machine, both ends included.
     #[serde(skip_serializing_if = "Option::is_none")]
     gb_per_machine_s: Option<f64>,
-    /// What the forwarder held at most, and held before there was anything to forward.
+    /// Memory of the forwarder: its peak, and before the transfer.
     #[serde(skip_serializing_if = "Option::is_none")]
     peak_mb: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     idle_mb: Option<f64>,
-    /// Memory for blocks that it is set to.
+    /// Memory limit for blocks of the forwarder.
     #[serde(skip_serializing_if = "Option::is_none")]
     budget_mb: Option<f64>,
-    /// Whether the promises on speed and memory are kept; nothing where none was made.
+    /// Whether the promises on speed and memory are kept; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     ok: Option<bool>,
 }
@@ -129,12 +130,12 @@ impl Row {
     }
 }
 
-/// Whether the forwarder held no more than it may.
+/// Whether the forwarder kept to its memory limit.
 fn is_within(cost: &Cost, budget: u64) -> bool {
     cost.peak_bytes <= cost.idle_bytes + budget
 }
 
-/// Runs it; fails if a promise is not kept.
+/// Runs all rows; fails if a promise is not kept.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let farhop = options.program.clone().map_or_else(build::farhop, Ok)?;
     let modes = Mode::ALL.into_iter().filter(|mode| options.only.is_none_or(|one| one == *mode));

@@ -1,5 +1,5 @@
-//! Three network namespaces in a row. Each is held by a process that ends with this one, and goes
-//! with it.
+//! Three network namespaces in a row. Each is held by a process that ends with this one, and the
+//! namespace with it.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 /// The nodes, from west to east.
 pub(super) const NODES: [&str; 3] = ["west", "middle", "east"];
-/// Addresses of the two wires, at their western and eastern ends.
+/// Addresses of the two wires, each at its western and its eastern end.
 pub(super) const WIRES: [[&str; 2]; 2] =
     [["192.0.2.1", "192.0.2.2"], ["198.51.100.1", "198.51.100.2"]];
 
-/// How long something may take that takes a moment.
+/// Time limit for anything that should take a moment.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process that ends with its owner.
+/// A process that is ended when this is dropped.
 pub(super) struct Guarded(pub(super) Child);
 
 impl Drop for Guarded {
@@ -32,7 +32,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Makes them, with routes from end to end.
+    /// Creates the namespaces, with routes from end to end.
     ///
     /// Fails if the kernel refuses.
     pub(super) fn build() -> Result<Self> {
@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-/// A process with a network namespace of its own.
+/// Starts a process in a network namespace of its own.
 fn hold() -> Result<Guarded> {
     let own = fs::read_link("/proc/self/ns/net").context("/proc is not mounted")?;
     let mut holder = Command::new("unshare");
@@ -87,9 +87,9 @@ fn hold() -> Result<Guarded> {
     Ok(holder)
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 ///
-/// Fails if it cannot be told, or takes too long.
+/// Fails if the condition cannot be checked, or takes too long.
 pub(super) fn wait_for(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     while !is_so()? {

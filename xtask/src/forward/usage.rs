@@ -1,29 +1,29 @@
-//! Processor time and memory, as `/proc` tells them.
+//! Processor time and memory, read from `/proc`.
 
 use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 
-/// Clock ticks of a second in `/proc`, the same on all machines that farhop runs on.
+/// Clock ticks per second in `/proc`, the same on all machines that farhop runs on.
 const TICKS: f64 = 100.0;
 
-/// What a transfer cost.
+/// The cost of a transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     pub(super) bytes: u64,
     pub(super) wall_s: f64,
-    /// Of the forwarder.
+    /// Processor time of the forwarder.
     pub(super) user_s: f64,
     pub(super) system_s: f64,
-    /// Of all processors, whatever they did.
+    /// Processor time of the whole machine, whatever it did.
     pub(super) machine_s: f64,
-    /// Resident memory of the forwarder: at most, and before.
+    /// Resident memory of the forwarder: its peak, and before the transfer.
     pub(super) peak_bytes: u64,
     pub(super) idle_bytes: u64,
 }
 
-/// Counters at the begin of a transfer.
+/// Counters at the start of a transfer.
 pub(super) struct Meter {
     begun: Instant,
     machine_s: f64,
@@ -37,7 +37,7 @@ struct Forwarder {
 }
 
 impl Meter {
-    /// Begins; `forwarder` is the process that is looked at, if there is one.
+    /// Starts measuring; `forwarder` is the process to watch, if there is one.
     pub(super) fn start(forwarder: Option<u32>) -> Result<Self> {
         let of = |pid: u32| {
             Ok::<_, anyhow::Error>(Forwarder {
@@ -50,7 +50,7 @@ impl Meter {
         Ok(Self { machine_s: machine_time()?, begun: Instant::now(), forwarder })
     }
 
-    /// What it cost to carry so many bytes since then.
+    /// The cost since the start, of carrying this many bytes.
     pub(super) fn stop(self, bytes: u64) -> Result<Cost> {
         let wall_s = self.begun.elapsed().as_secs_f64();
         let machine_s = machine_time()? - self.machine_s;
@@ -67,7 +67,7 @@ impl Meter {
 /// User and system time of a process, in seconds.
 fn times_of(pid: u32) -> Result<[f64; 2]> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("the forwarder is gone")?;
-    // The name of the program stands in brackets, and may have anything in it.
+    // The name of the program is in brackets, and may contain anything.
     let (_, rest) = text.rsplit_once(')').context("a stat without a name")?;
     let mut fields = rest.split_whitespace().skip(11);
     let mut next = || {
@@ -77,12 +77,12 @@ fn times_of(pid: u32) -> Result<[f64; 2]> {
     Ok([next()?, next()?])
 }
 
-/// What a process has in memory, in bytes.
+/// Resident memory of a process, in bytes.
 pub(super) fn resident(process: u32) -> Result<u64> {
     memory(process, "VmRSS:")
 }
 
-/// A figure of `/proc/PID/status`, in bytes.
+/// A value of `/proc/PID/status`, in bytes.
 fn memory(pid: u32, key: &str) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix(key));
@@ -90,7 +90,7 @@ fn memory(pid: u32, key: &str) -> Result<u64> {
     Ok(kilobytes.with_context(|| format!("no {key}"))?.parse::<u64>()? * 1_024)
 }
 
-/// Time that the processors did not idle, and that nobody stole, in seconds.
+/// Time in which the processors were neither idle nor stolen by the host, in seconds.
 fn machine_time() -> Result<f64> {
     let text = fs::read_to_string("/proc/stat")?;
     let line = text.lines().next().and_then(|line| line.strip_prefix("cpu "));

@@ -1,6 +1,6 @@
 //! Ranks of the crates: `proto < sim < {run, papers} < cli`, and `testkit` beside them for tests.
 //!
-//! Read from `cargo metadata`, so that no spelling of a dependency escapes.
+//! The dependencies are read from `cargo metadata`, whatever their spelling in a manifest.
 
 use std::path::{Path, PathBuf};
 
@@ -24,14 +24,14 @@ const RANKS: &[(&str, &[&str])] = &[
 
 const TESTKIT: &str = "farhop-testkit";
 
-/// One dependency of one workspace crate on another.
+/// A dependency of one workspace crate on another.
 struct Edge<'a> {
     from: &'a str,
     to: &'a str,
     is_dev: bool,
 }
 
-/// Checks all edges between crates of the workspace.
+/// Checks all dependencies between crates of the workspace.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let metadata = MetadataCommand::new()
         .current_dir(root)
@@ -67,7 +67,7 @@ fn unknown(path: PathBuf, name: &str) -> Finding {
     Finding { path, line: 1, rule: RULE, message }
 }
 
-/// What is wrong with an edge, if anything.
+/// What is wrong with a dependency, if anything.
 fn complaint(edge: &Edge<'_>) -> Option<String> {
     let Edge { from, to, is_dev } = *edge;
     if to == TESTKIT {
@@ -82,7 +82,7 @@ fn complaint(edge: &Edge<'_>) -> Option<String> {
     Some(format!("{from} may not depend on {to}; it may depend on {allowed}"))
 }
 
-/// The line of a manifest that names a dependency; the first line if none does.
+/// The line of a manifest that names a dependency, or the first line.
 fn line_of(manifest: &str, name: &str) -> usize {
     let found = manifest.lines().position(|line| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']))

@@ -1,4 +1,4 @@
-//! `tidy`: the rules of the house that the compiler does not know.
+//! `cargo xtask tidy`: the rules of this workspace that the compiler does not check.
 //!
 //! | module | rules |
 //! |---|---|

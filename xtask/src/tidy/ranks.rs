@@ -1,8 +1,8 @@
 //! Ranks inside `proto`: `base < wire < {link, routing, transport} < stack`; the three in braces
-//! do not see each other.
+//! must not use each other.
 //!
-//! A path counts wherever it stands: in `use`, in code, in a type, in a macro's arguments. Links
-//! in documents do not.
+//! Paths are found everywhere: in `use`, in code, in types, and in arguments of macros. Links in
+//! documentation do not count.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::source::{Source, flatten, line};
 
 const RULE: &str = "rank";
 
-/// The parts of `proto`, each with the parts that it may name beside itself.
+/// The parts of `proto`, each with the other parts that it may use.
 const PARTS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("wire", &["base"]),
@@ -24,7 +24,7 @@ const PARTS: &[(&str, &[&str])] = &[
     ("stack", &["base", "wire", "link", "routing", "transport"]),
 ];
 
-/// Checks the paths of a file of `proto`; other files have no ranks.
+/// Checks the paths in a file of `proto`; other files have no ranks.
 pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
     let Some(module) = module(source.path) else { return Vec::new() };
     let Some(part) = module.first().cloned() else { return Vec::new() };
@@ -52,7 +52,7 @@ fn part_names() -> String {
     PARTS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-/// The module that a file of `proto` is, from the crate down; `lib.rs` is the empty path.
+/// The module path of a file of `proto` below the crate; `lib.rs` is the empty path.
 fn module(path: &Path) -> Option<Vec<String>> {
     let inside = path.strip_prefix("proto/src").ok()?;
     let mut parts: Vec<String> =
@@ -70,7 +70,7 @@ struct PathFinder {
 }
 
 impl PathFinder {
-    /// Takes the names of one path; only `crate::..` and enough `super::` lead to another part.
+    /// Takes the names of a path. Only `crate::` and enough `super::` lead to another part.
     fn take(&mut self, names: &[String], span: Span) {
         let below = match names.first().map(String::as_str) {
             Some("crate") => names.get(1),
@@ -127,7 +127,7 @@ impl<'ast> Visit<'ast> for PathFinder {
     }
 }
 
-/// The names of the path that starts with the first token.
+/// The names of the path that starts at the first token.
 fn path_at(tokens: &[TokenTree]) -> Vec<String> {
     let mut names = Vec::new();
     let mut rest = tokens;

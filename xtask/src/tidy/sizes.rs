@@ -1,4 +1,4 @@
-//! Sizes: a file has at most 500 lines without tests, a function 60, a line 100 columns.
+//! Sizes: a file has at most 500 lines without tests, a function 60 lines, a line 100 columns.
 
 use syn::visit::{self, Visit};
 
@@ -9,7 +9,7 @@ const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 60;
 const COLUMNS: usize = 100;
 
-/// Checks the sizes of a file.
+/// Checks the sizes in a file.
 pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(file_size(source));
@@ -46,7 +46,7 @@ fn file_size(source: &Source<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether a line cannot be broken: an address, or a row of a table, in a comment.
+/// Whether a line of a comment cannot be broken: a URL, or a row of a table.
 fn may_be_wide(text: &str) -> bool {
     let text = text.trim_start();
     let Some(comment) = text.strip_prefix("//") else { return false };
@@ -54,7 +54,7 @@ fn may_be_wide(text: &str) -> bool {
     comment.starts_with('|') || comment.contains("://")
 }
 
-/// Name, first line and length of each function, signature included, attributes not.
+/// The name, first line and length of each function, with its signature but without attributes.
 struct FunctionFinder(Vec<(String, usize, usize)>);
 
 impl FunctionFinder {

@@ -1,4 +1,4 @@
-//! A Rust source file as the rules see it: its text, its syntax tree, and which lines are tests.
+//! A Rust source file for the rules: its text, its syntax tree, and which lines are tests.
 
 use std::ops::RangeInclusive;
 use std::path::{Component, Path};
@@ -20,7 +20,7 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Parses a file; what is no Rust is a finding like any other.
+    /// Parses a file; a syntax error is a finding.
     pub(crate) fn parse(path: &'a Path, text: &'a str) -> Result<Self, Finding> {
         let tree = syn::parse_file(text).map_err(|error| Finding {
             path: path.to_owned(),
@@ -33,7 +33,7 @@ impl<'a> Source<'a> {
         Ok(Self { path, text, tree, tests: finder.0 })
     }
 
-    /// Whether the whole file is tests: `tests.rs`, or below a folder of tests or benches.
+    /// Whether the whole file is tests: `tests.rs`, or in a folder `tests` or `benches`.
     pub(crate) fn is_test_file(&self) -> bool {
         let name = self.path.file_name().is_some_and(|name| name == "tests.rs");
         name || self.path.parent().into_iter().flat_map(Path::components).any(|part| {
@@ -53,12 +53,12 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The line where something starts, from 1.
+/// The line of a span's start, from 1.
 pub(crate) fn line(span: Span) -> usize {
     span.start().line
 }
 
-/// All tokens of a stream, those in brackets too. A syntax tree does not look into macros.
+/// All tokens of a stream, with those inside brackets: the syntax tree does not parse macros.
 pub(crate) fn flatten(tokens: TokenStream) -> Vec<TokenTree> {
     let mut flat = Vec::new();
     for token in tokens {
@@ -93,7 +93,7 @@ impl<'ast> Visit<'ast> for TestFinder {
     }
 }
 
-/// Whether an attribute is `#[test]` or a `#[cfg(..)]` that only holds in tests.
+/// Whether an attribute is `#[test]`, or a `#[cfg(..)]` that is true only in tests.
 fn is_test_only(attribute: &Attribute) -> bool {
     if attribute.path().is_ident("test") {
         return true;

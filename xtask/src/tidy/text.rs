@@ -1,13 +1,13 @@
-//! What no tracked file may hold: reminders, and places of one machine (a home, the folder of the
-//! checkout, a package registry).
+//! Text that no tracked file may contain: reminders, and places of one machine (a home, the folder
+//! of the checkout, a package registry).
 
 use std::path::Path;
 
 use super::Finding;
 
-/// Reminders: what they stand for is either done or in an issue.
+/// Reminders: what they stand for is either done, or belongs in an issue.
 const REMINDERS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
-/// Folders under which the files of one person or one machine stand.
+/// Folders that belong to one person or one machine.
 const FOLDERS: &[&str] =
     &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/"), concat!("/wo", "rk/")];
 /// Parts of the names of package registries and their mirrors.
@@ -27,7 +27,7 @@ const REGISTRIES: &[&str] = &[
 pub(super) struct Places(Vec<String>);
 
 impl Places {
-    /// The checkout and the home of whoever runs the check.
+    /// The checkout, and the home of the user who runs the check.
     pub(super) fn of_this_machine(root: &Path) -> Self {
         let home = std::env::var("HOME").unwrap_or_default();
         let places = [root.display().to_string(), home];
@@ -35,7 +35,7 @@ impl Places {
     }
 }
 
-/// Checks the text of any tracked file.
+/// Checks the text of a tracked file.
 pub(super) fn check(path: &Path, content: &str, places: &Places) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, text) in content.lines().enumerate() {
@@ -57,7 +57,7 @@ pub(super) fn check(path: &Path, content: &str, places: &Places) -> Vec<Finding>
     findings
 }
 
-/// Whether a word stands alone in a text.
+/// Whether a text contains a word by itself.
 fn has_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(at, _)| {
@@ -65,7 +65,7 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Whether a folder stands at the start of a path, and not in the middle of another.
+/// Whether a text contains a folder at the start of a path, not in the middle of one.
 fn has_absolute(text: &str, folder: &str) -> bool {
     let continues = |c: char| c.is_alphanumeric() || "_-.~}$)*".contains(c);
     text.match_indices(folder).any(|(at, _)| !text[..at].ends_with(continues))

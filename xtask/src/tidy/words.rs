@@ -1,5 +1,5 @@
-//! Words: names of functions that say something, a document for every module, `unsafe` in one
-//! place, and no code that was left for later.
+//! Words: meaningful function names, a `//!` in every module, `unsafe` in one place, and no
+//! unfinished code.
 
 use proc_macro2::{Ident, TokenTree};
 use syn::AttrStyle;
@@ -8,15 +8,15 @@ use syn::visit::{self, Visit};
 use super::Finding;
 use super::source::{Source, flatten, line};
 
-/// Words that could stand in the name of any function.
+/// Words that would fit into the name of any function.
 const BANNED: &[&str] = &["process", "manage", "util", "utils"];
-/// The only place of `unsafe`.
+/// The only place where `unsafe` is allowed.
 const UNSAFE_PLACE: &str = "run/src/device";
-/// Macros that only stand in code that is not finished.
+/// Macros that mark unfinished code.
 const UNFINISHED: &[&str] =
     &[concat!("to", "do"), concat!("unimple", "mented"), concat!("db", "g")];
 
-/// Checks the words of a file.
+/// Checks the words in a file.
 pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
     let mut finder =
         WordFinder { found: Vec::new(), may_be_unsafe: source.path.starts_with(UNSAFE_PLACE) };
@@ -30,7 +30,7 @@ pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
     findings
 }
 
-/// A file without `//!`. A file of unit tests is the body of a module that has one.
+/// A finding if a file has no `//!`; files of unit tests need none, as their module has one.
 fn document(source: &Source<'_>) -> Option<Finding> {
     let is_unit_tests = source.path.file_name().is_some_and(|name| name == "tests.rs");
     let has_document = source.tree.attrs.iter().any(|attribute| {

@@ -1,4 +1,5 @@
-//! `airtime`: how long frames take, against figures that practitioners know and the sheet's table.
+//! `airtime`: how long frames take, compared with figures that practitioners know and the table of
+//! the sheet.
 
 use anyhow::{Context as _, Result};
 use farhop_proto::base::phy::{ACK_BYTES, mpdu_bytes};
@@ -11,7 +12,7 @@ use super::cell::Cell;
 use super::{Row, Tolerance};
 
 const GROUP: &str = "airtime";
-/// Bytes of an IP packet.
+/// Size of an IP packet, in bytes.
 const PACKET: usize = 1500;
 
 /// The rows of this group.
@@ -35,7 +36,7 @@ pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Goodput of frames that nobody acknowledges.
+/// Goodput of frames without acknowledgement.
 fn unacknowledged(phy: Phy, rate: Bitrate, length: Duration) -> f64 {
     let chip = |node| ChipConfig { rate, ..ChipConfig::new(NodeId(node), RadioId(0), phy) };
     let base = Cell::to_the_last(vec![chip(1), chip(2)], (PACKET, PACKET), length);

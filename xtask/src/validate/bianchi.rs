@@ -1,8 +1,8 @@
-//! `bianchi`: saturated stations under DCF against Bianchi's model (`radio.md` 12), for both ways
-//! to listen to a collision.
+//! `bianchi`: saturated stations under DCF, compared with Bianchi's model (`radio.md` 12), for both
+//! ways in which a receiver can handle a collision.
 //!
-//! With `after_lock` frames that collide at equal power are energy only, and a collision keeps the
-//! medium for data and DIFS; with `always` each one is a frame in error, and EIFS follows
+//! With `after_lock`, frames that collide at equal power are only energy, and a collision occupies
+//! the medium for data and DIFS; with `always` each is a frame in error, and EIFS follows
 //! (802.11-2012 9.3.7).
 
 use anyhow::Result;
@@ -15,7 +15,7 @@ use super::cell::{Cell, Outcome};
 use super::{Row, Tolerance, workers};
 
 const GROUP: &str = "bianchi";
-/// Bytes of an IP packet.
+/// Size of an IP packet, in bytes.
 const PACKET: usize = 1500;
 const DELAY: Duration = Duration::from_micros(1);
 
@@ -50,7 +50,7 @@ impl Point {
         ChipConfig {
             ack_rate: Some(ack_rate),
             eifs: self.eifs,
-            // The model knows no limit.
+            // The model has no limit of retries.
             attempts: u8::MAX,
             overhear: false,
             ..ChipConfig::new(NodeId(node), RadioId(0), phy)

@@ -7,29 +7,29 @@ use farhop_proto::base::{
 };
 use farhop_sim::radio::{AirLink, ChipConfig, LossModel, Medium, MediumConfig};
 
-/// Radios, and which of them send to which.
+/// A set of radios, and which of them send to which.
 pub(crate) struct Cell {
-    /// Radios, of nodes 1, 2, ...
+    /// The radios of nodes 1, 2, and so on.
     pub(crate) radios: Vec<ChipConfig>,
-    /// Propagation between any two.
+    /// Propagation delay between any two.
     pub(crate) delay: Duration,
-    /// From which radio to which; a radio sends to one only.
+    /// Sender and receiver of each pair; a radio sends to only one other.
     pub(crate) senders: Vec<(usize, usize)>,
     /// How their frames are sent.
     pub(crate) options: TxOptions,
-    /// Frames that a sender has waiting, the one on air included.
+    /// Frames in a sender's queue, with the one on air.
     pub(crate) backlog: usize,
-    /// Bytes behind LLC/SNAP.
+    /// Size of a frame's body after LLC/SNAP, in bytes.
     pub(crate) bytes: usize,
-    /// Bytes of them that count.
+    /// How many of these bytes count as goodput.
     pub(crate) payload: usize,
-    /// Seed of all draws.
+    /// Seed of all random draws.
     pub(crate) seed: u64,
-    /// Length of the run; nothing is counted in the first 2 s of it.
+    /// Length of the run; the first 2 s do not count.
     pub(crate) length: Duration,
 }
 
-/// What came of a cell.
+/// The result of a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     /// Delivered payload of all senders, in Mb/s.
@@ -40,11 +40,11 @@ pub(crate) struct Outcome {
     pub(crate) acknowledged: Vec<u64>,
 }
 
-/// Before this, nothing counts.
+/// Time before which nothing counts.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 impl Cell {
-    /// Everyone else to the last of these radios, packets of `bytes` bytes of which `payload`
+    /// All others send to the last of these radios, packets of `bytes` bytes, of which `payload`
     /// count.
     pub(crate) fn to_the_last(
         radios: Vec<ChipConfig>,
@@ -57,7 +57,7 @@ impl Cell {
             delay: Duration::from_nanos(20),
             senders: (0..sink).map(|radio| (radio, sink)).collect(),
             options: TxOptions::default(),
-            // One on air and one that waits.
+            // One on air and one waiting.
             backlog: 2,
             bytes,
             payload,
@@ -66,7 +66,7 @@ impl Cell {
         }
     }
 
-    /// Runs it.
+    /// Runs the cell.
     pub(crate) fn run(&self) -> Outcome {
         let mut medium = Medium::new(self.medium(), Seed(self.seed));
         let mut next_id = 0;

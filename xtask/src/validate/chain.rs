@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use super::program::{self, set};
 
-/// A datagram flow over so many hops that is measured in the second half of the run.
+/// A UDP flow over this many hops, measured in the second half of the run.
 pub(crate) fn udp(root: &Path, hops: usize, is_step: bool, length_s: f64) -> Result<Table> {
     let mut scenario = of_hops(root, hops, length_s)?;
     if is_step {
@@ -16,7 +16,7 @@ pub(crate) fn udp(root: &Path, hops: usize, is_step: bool, length_s: f64) -> Res
     Ok(scenario)
 }
 
-/// A TCP transfer over so many hops.
+/// A TCP transfer over this many hops.
 pub(crate) fn tcp(root: &Path, hops: usize, length_s: f64) -> Result<Table> {
     let mut scenario = of_hops(root, hops, length_s)?;
     let flow = program::first(&mut scenario, "flow")?;
@@ -39,7 +39,8 @@ fn of_hops(root: &Path, hops: usize, length_s: f64) -> Result<Table> {
     Ok(scenario)
 }
 
-/// The same power wherever a frame can be received, half of it where it can only be sensed.
+/// Makes the received power a step: equal where a frame can be received, half where it can only be
+/// sensed.
 fn step(scenario: &mut Table) -> Result<()> {
     let propagation: Table =
         "kind = 'range'\nreceive_m = 100\nsense_m = 220\nsignal_dbm = -60\n".parse()?;

@@ -1,5 +1,5 @@
-//! `determinism`: the same file and seed give the same trace hash again, in debug and release
-//! builds, and with one and two workers.
+//! `determinism`: the same file and seed give the same trace hash, in debug and release builds, and
+//! with one and two workers.
 
 use std::collections::BTreeSet;
 use std::path::Path;

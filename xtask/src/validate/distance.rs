@@ -1,8 +1,8 @@
-//! `distance`: stop-and-wait over kilometres with a radio of today, in closed form.
+//! `distance`: stop-and-wait over kilometres with a modern radio, compared with the closed form.
 //!
-//! 1500 bytes at MCS 7, 40 MHz, short guard interval, each acknowledged at 24 Mb/s at 5 GHz. Once
-//! only the time-out is widened, once the slot as well (by the propagation delay), which lengthens
-//! DIFS and backoff.
+//! Packets of 1500 bytes at MCS 7, 40 MHz, short guard interval, each acknowledged at 24 Mb/s at 5
+//! GHz. Either only the time-out is widened, or also the slot (by the propagation delay), which
+//! lengthens DIFS and backoff.
 
 use anyhow::{Context as _, Result};
 use farhop_proto::base::phy::GuardInterval;
@@ -13,9 +13,9 @@ use super::cell::Cell;
 use super::{Row, Tolerance, workers};
 
 const GROUP: &str = "distance";
-/// Bytes of an IP packet.
+/// Size of an IP packet, in bytes.
 const PACKET: usize = 1500;
-/// Kilometres, whether the slot is widened, and Mb/s of packets.
+/// Distance in km, whether the slot is widened, and expected Mb/s of packets.
 const POINTS: [(f64, bool, f64); 6] = [
     (0.0, false, 45.4),
     (10.0, false, 36.3),

@@ -1,6 +1,6 @@
-//! `docs/validation.md`: the tables as they came out, each with the machine that it came out on.
+//! `docs/validation.md`: the tables of results, each with the machine that it was measured on.
 //!
-//! All of them take hours, so a run writes the sections that it has and leaves the others.
+//! All of them take hours, so a run replaces only the sections that it has measured.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -15,8 +15,8 @@ const HEAD: &str = "# Validation\n\n\
     `cargo xtask validate --write`, each section by the last run that had it (`--only NAME`,\n\
     `--quick`); do not edit. A row that is outside what is allowed says NO and stays here.\n";
 
-/// The document with these sections in the place of those of their groups. What could not be
-/// measured takes no place from what was.
+/// The document, with these sections in place of the old ones of their groups. A section that could
+/// not be measured replaces nothing.
 pub(crate) fn updated(old: &str, sections: &[Section], quick: bool) -> String {
     let kept = old.split("\n## ").skip(1).filter_map(|section| section.split_once('\n'));
     let kept: Vec<_> = kept.collect();
@@ -56,7 +56,7 @@ fn body(section: &Section, quick: bool) -> String {
     out
 }
 
-/// Version, day and machine.
+/// A line with version, day and machine.
 fn run_line() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -64,12 +64,12 @@ fn run_line() -> String {
     format!("farhop {version} ({commit}), {day}, on {processor} ({}).", counted(cores, "core"))
 }
 
-/// What is checked out.
+/// The commit that is checked out.
 pub(super) fn commit() -> String {
     said(Command::new("git").args(["describe", "--always", "--dirty"]))
 }
 
-/// Today.
+/// Today's date.
 pub(super) fn day() -> String {
     said(Command::new("date").args(["--utc", "+%Y-%m-%d"]))
 }

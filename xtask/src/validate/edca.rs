@@ -1,5 +1,5 @@
-//! `edca`: shares of two saturated access categories against a fixed point with contention zones
-//! (Robinson and Randhawa 2004), for windows alone, for AIFSN alone and for both.
+//! `edca`: shares of two saturated access categories, compared with a fixed point with contention
+//! zones (Robinson and Randhawa 2004), for windows alone, for AIFSN alone and for both.
 
 use anyhow::Result;
 use farhop_proto::base::{Bitrate, Duration, NodeId, Phy, PhyKind, RadioId};
@@ -10,17 +10,17 @@ use super::cell::Cell;
 use super::{Row, Tolerance, workers};
 
 const GROUP: &str = "edca";
-/// Bytes of an IP packet.
+/// Size of an IP packet, in bytes.
 const PACKET: usize = 1000;
 
-/// Where TXOPs differ from those of ns-3.
+/// How our TXOPs differ from those of ns-3.
 const TXOP: &str = "beside ns-3 3.37 too the shares agree, within 2%, where no category has a \
     TXOP. With one ns-3 gives back what is left of it by a CF-End (802.11-2012 9.19.2.7 lets a \
     station do so), which costs it 6 to 11% at 802.11b; ours announces no more than the next \
     exchange, and has nothing to give back. For OFDM ns-3 has the limits of 802.11-2016, ours \
     those of 2007";
 
-/// What an access category is given: AIFSN, smallest and largest window.
+/// The parameters of an access category: AIFSN, smallest and largest window.
 #[derive(Clone, Copy)]
 struct Class {
     aifsn: u8,
@@ -30,7 +30,7 @@ struct Class {
 #[derive(Clone, Copy)]
 struct Point {
     name: &'static str,
-    /// Stations of each of the two.
+    /// Stations of each of the two categories.
     stations: u16,
     classes: [Class; 2],
 }
@@ -64,7 +64,7 @@ pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
 }
 
 impl Point {
-    /// Share of the first class in the frames of both.
+    /// The share of the first category in the frames of both.
     fn share(&self, length: Duration) -> f64 {
         let phy = Phy { kind: PhyKind::A, ..Phy::default() };
         let each = usize::from(self.stations);
@@ -79,7 +79,7 @@ impl Point {
         for (index, radio) in radios.iter_mut().enumerate().take(2 * each) {
             let class = self.classes[usize::from(index >= each)];
             let (cw_min, cw_max) = class.window;
-            // Frames are best effort; what that means is the station's own.
+            // All frames are best effort; each station has its own parameters for that category.
             let params = AcParams { aifsn: class.aifsn, cw_min, cw_max, txop: Duration::ZERO };
             radio.edca = Some([params; 4]);
         }

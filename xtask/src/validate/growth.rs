@@ -1,5 +1,5 @@
-//! `growth`: what a reception and a node cost as the network grows, on a torus of constant density
-//! and load (`scenarios/validate/torus.toml`).
+//! `growth`: the cost of a reception and of a node as the network grows, on a torus of constant
+//! density and load (`scenarios/validate/torus.toml`).
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use super::{Row, Tolerance, workers};
 const GROUP: &str = "growth";
 /// Rows and columns of the networks.
 const SIZES: [(i64, i64); 3] = [(10, 10), (25, 40), (100, 100)];
-/// Between neighbours, in metres.
+/// Distance between neighbours, in metres.
 const SPACING_M: f64 = 90.0;
-/// Node-seconds of the runs that are timed: as many receptions whatever the size.
+/// Node-seconds of a timed run, which gives as many receptions at each size.
 const NODE_SECONDS: f64 = 100_000.0;
-/// Simulated seconds of the runs whose memory counts.
+/// Simulated seconds of a run whose memory is measured.
 const MEMORY_S: f64 = 10.0;
 
 /// The rows of this group.
@@ -58,7 +58,7 @@ pub(crate) fn rows(quick: bool, root: &Path) -> Result<Vec<Row>> {
     Ok(vec![middle.with_note(note.clone()), whole.with_note(note), memory])
 }
 
-/// A frame has as many receptions in each size.
+/// Wall time per frame in ns; a frame has as many receptions at each size.
 fn nanoseconds_per_frame(run: &Run) -> Result<f64> {
     let number = |key: &str| run.report[key].as_f64().with_context(|| format!("no {key}"));
     Ok(number("wall_s")? * 1e9 / number("frames_on_air")?)
@@ -78,7 +78,7 @@ fn torus(root: &Path, (rows, columns): (i64, i64), seconds: f64) -> Result<Table
         let mut flow = flow.clone();
         set(&mut flow, "from", format!("n{row}-{column}"))?;
         set(&mut flow, "to", format!("n{row}-{}", column % columns + 1))?;
-        // Datagrams of different nodes do not leave at the same time.
+        // Spreads the starts, so that datagrams of different nodes do not leave at the same time.
         let start = (index as f64 * 0.618_034).fract() * 0.25;
         flow.insert("start_s".into(), start.into());
         Ok(Value::from(flow))

@@ -1,8 +1,9 @@
-//! `harq`: LL-HARQ on the abstract link of its paper beside Table I, LL-ARQ beside what follows
-//! from the model (`loss-tolerant.md` 3 and 4).
+//! `harq`: LL-HARQ on the abstract link of its paper, compared with Table I; LL-ARQ, compared with
+//! what follows from the model (`loss-tolerant.md` 3 and 4).
 //!
 //! The link is that of `scenarios/harq.toml` with other losses. The estimates settle in the first
-//! seconds: a run of that length is subtracted from a longer one with the same seed.
+//! seconds: the counts of a run of that length are subtracted from those of a longer one with the
+//! same seed.
 
 use std::path::Path;
 
@@ -14,12 +15,12 @@ use farhop_sim::engine::{Report, RunOptions, run};
 use super::{Row, Tolerance, workers};
 
 const GROUP: &str = "harq";
-/// Until the estimates have settled, in seconds.
+/// Time until the estimates have settled, in seconds.
 const SETTLED_S: f64 = 4.0;
 /// Bytes of a packet, and of its payload.
 const PACKET: f64 = 1040.0;
 const PAYLOAD: f64 = 1012.0;
-/// The way, in milliseconds.
+/// Propagation delay, in milliseconds.
 const DELAY_MS: f64 = 10.0;
 
 /// A column of Table I: loss, and goodput, throughput, PFEC, RFEC, wasted PFEC, wasted RFEC in
@@ -32,7 +33,7 @@ const TABLE: [(f64, [f64; 7]); 6] = [
     (0.4, [4.58, 9.98, 4.60, 0.80, 1.02, 0.38, 14.67]),
     (0.5, [3.59, 9.99, 5.40, 0.98, 1.00, 0.39, 15.05]),
 ];
-/// Goodput of LL-ARQ that sends all units again, in Mb/s.
+/// Loss, and goodput of LL-ARQ that repeats all units, in Mb/s.
 const ARQ: [(f64, f64); 5] = [(0.1, 4.80), (0.2, 3.66), (0.3, 2.87), (0.4, 2.26), (0.5, 1.76)];
 
 /// The rows of this group.
@@ -68,13 +69,13 @@ pub(crate) fn rows(quick: bool, root: &Path) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A column of Table I.
+/// The rows of a column of Table I.
 fn table_rows(loss: f64, published: &[f64; 7], ours: &Counted) -> Vec<Row> {
     let [data, pfec, rfec] = ["data_bytes", "pfec_bytes", "rfec_bytes"].map(|of| ours.mbps(of));
     let wasted = ["pfec_wasted_bytes", "rfec_wasted_bytes"].map(|of| ours.mbps(of));
     let [goodput, throughput, pfec_then, rfec_then, pfec_wasted, rfec_wasted, latency] = *published;
     let small = 0.05;
-    // In shares of what was published; what is nearly nothing, in Mb/s.
+    // Tolerances are shares of the published value; for values near zero they are in Mb/s.
     let band = |share: f64, of: f64| match of < small {
         true => Tolerance::Absolute(small),
         false => Tolerance::Relative(share),
@@ -96,7 +97,7 @@ fn table_rows(loss: f64, published: &[f64; 7], ours: &Counted) -> Vec<Row> {
     ]
 }
 
-/// What was counted after the estimates had settled.
+/// The counts after the estimates had settled.
 struct Counted {
     reports: [Report; 2],
     seconds: f64,
@@ -126,13 +127,13 @@ impl Counted {
         self.count(name) * 8e-6 / self.seconds
     }
 
-    /// Of packets with their headers, as the table has it.
+    /// Goodput of packets with their headers, as in the table.
     fn goodput(&self) -> f64 {
         let [before, after] = self.reports.each_ref().map(|report| report.flows[0].delivered_bytes);
         (after - before) as f64 * PACKET / PAYLOAD * 8e-6 / self.seconds
     }
 
-    /// Until the packet can be decoded, not until it is its turn.
+    /// Latency until a packet can be decoded, not until it is delivered in order.
     fn latency_ms(&self) -> f64 {
         DELAY_MS + self.count("decode_us") / self.count("packets_received") / 1e3
     }

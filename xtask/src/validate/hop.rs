@@ -1,8 +1,8 @@
-//! `hop`: files in blocks beside TCP of the kernel, over the same emulated air.
+//! `hop`: files in blocks compared with TCP of the kernel, over the same emulated air.
 //!
 //! Real daemons carry both: blocks over the sockets of their daemons, TCP over plain IP with seven
-//! attempts of the radio. The ratio is against CUBIC; BBR stands beside it. What is on the air is
-//! the scenario's, and the loss is in the name of the row.
+//! attempts of the radio. The ratio is to CUBIC; the result of BBR is beside it. The air is that of
+//! the scenario; the loss is in the name of the row.
 
 use anyhow::{Context as _, Result};
 use farhop_sim::engine::Report;
@@ -13,17 +13,17 @@ use super::workers::median;
 use super::{Row, Tolerance};
 
 const GROUP: &str = "hop";
-/// Runs of each; their median counts.
+/// Runs of each case, of which the median counts.
 const RUNS: u64 = 3;
 
-/// A scenario, and by how much blocks are to be faster than CUBIC.
+/// A scenario, and how many times as fast as CUBIC blocks have to be.
 struct Case {
     name: &'static str,
     hops: u32,
     seconds: u32,
-    /// What every link loses, as a scenario says it.
+    /// The loss of every link, in TOML.
     loss: &'static str,
-    /// What goes wrong, as a scenario says it.
+    /// The faults, in TOML.
     faults: &'static str,
     settings: &'static str,
     least: f64,
@@ -60,7 +60,7 @@ const CASES: [Case; 5] = [
     Case {
         name: "five hops of 90 m, 30% of the frames lost on every hop",
         hops: 5,
-        // In 90 s ten blocks come, so that one more or less is a tenth.
+        // In 90 s only ten blocks arrive, so that one more or less would be a tenth.
         seconds: 300,
         loss: "0.3",
         faults: "",
@@ -78,7 +78,7 @@ const CASES: [Case; 5] = [
     },
 ];
 
-/// Somebody on the way is always gone.
+/// At any time some node on the route is down.
 const PARTITIONS: &str = "\
     [[fault]]\nnode = \"n3\"\nfrom_s = 0\nto_s = 60\n\
     [[fault]]\nnode = \"n4\"\nfrom_s = 60\nto_s = 120\n\
@@ -87,8 +87,8 @@ const PARTITIONS: &str = "\
     [[fault]]\nnode = \"n4\"\nfrom_s = 240\nto_s = 300\n\
     [[fault]]\nnode = \"n5\"\nfrom_s = 300\nto_s = 360\n";
 
-/// The rows of this group. Needs the rights that a lab needs; the quick form has the first three
-/// cases, once each.
+/// The rows of this group, which need the rights of a lab. The quick form has the first three
+/// cases, with one run each.
 pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
     let mut program = Program::build()?;
     let (count, runs) = if quick { (3, 1) } else { (CASES.len(), RUNS) };
@@ -103,7 +103,7 @@ pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
 
 impl Case {
     fn row(&self, program: &Program, runs: u64) -> Result<Row> {
-        // A partition runs for minutes, and says yes or no.
+        // A partition takes minutes, and its result is yes or no.
         let runs = if self.faults.is_empty() { runs } else { 1 };
         let blocks = self.goodput(program, "kind = \"hop\"", runs)?;
         let cubic = self.goodput(program, "kind = \"tcp\"\ncongestion = \"cubic\"", runs)?;
@@ -122,7 +122,7 @@ impl Case {
         Ok(row.with_note(note))
     }
 
-    /// The median of some runs, in Mb/s.
+    /// The median goodput of some runs, in Mb/s.
     fn goodput(&self, program: &Program, flow: &str, runs: u64) -> Result<f64> {
         let table: Table = self.scenario(flow).parse().context("the scenario of a case")?;
         let mut all = Vec::new();

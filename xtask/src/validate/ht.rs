@@ -1,10 +1,10 @@
-//! `ht`: UDP over a single link of 802.11n or ac with A-MPDU, against the air time worked out by
-//! hand.
+//! `ht`: UDP over a single link of 802.11n or ac with A-MPDU, compared with the air time in closed
+//! form.
 //!
-//! The closed form is written out here from the clauses of the standard and shares nothing with the
-//! PHY of `proto`: symbols of 802.11-2012 20.3.11 and 802.11ac-2013 22.3.10, delimiters and padding
-//! of 8.6.1, at most 64 MPDUs, 65,535 bytes in n, 5,484 us. What the best radio of ac sends to a
-//! lesser station has to be what that would send itself.
+//! The closed form is derived here from the clauses of the standard and shares nothing with the PHY
+//! of `proto`: symbols of 802.11-2012 20.3.11 and 802.11ac-2013 22.3.10, delimiters and padding of
+//! 8.6.1, at most 64 MPDUs, 65,535 bytes in n, 5,484 us. When the best radio of ac sends to a
+//! station with fewer capabilities, the result must be that of a sender of that station's kind.
 
 use anyhow::{Context as _, Result};
 use farhop_proto::base::phy::GuardInterval;
@@ -15,13 +15,13 @@ use super::cell::Cell;
 use super::{Row, Tolerance, workers};
 
 const GROUP: &str = "ht";
-/// Payload of a datagram, and the packet that it makes.
+/// Payload of a datagram; PACKET is the size of its packet, in bytes.
 const PAYLOAD: usize = 1472;
 const PACKET: usize = PAYLOAD + 28;
-/// QoS header, LLC/SNAP, packet, check sequence.
+/// QoS header, LLC/SNAP, packet, frame check sequence, in bytes.
 const MPDU: usize = 26 + 8 + PACKET + 4;
 
-/// Where contention between A-MPDUs differs from that of ns-3.
+/// How contention between A-MPDUs differs from that of ns-3.
 const RETRIES: &str = "ns-3 3.37 agrees within 0.2% on one link where ours has `edca` (a QoS \
     station waits AIFS), and within 2% on up to 20 stations with neither retry limit nor requests \
     behind a missing block acknowledgement. With the limit it carries 2% less on 5 stations and \
@@ -31,7 +31,7 @@ const RETRIES: &str = "ns-3 3.37 agrees within 0.2% on one link where ours has `
 #[derive(Clone, Copy)]
 struct Point {
     kind: PhyKind,
-    /// As the PHY numbers them: 8 to 15 are two streams of n.
+    /// The MCS index of the PHY: in n, 8 to 15 have two streams.
     mcs: u8,
     streams: u8,
     width: Width,
@@ -73,7 +73,7 @@ pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
     for (point, ours) in POINTS.iter().zip(ours) {
         rows.push(row(point, point.name(), ours?));
     }
-    // All of them at their fastest, which is what the best sends to a station of that kind.
+    // Each at its highest rate, which the best radio uses towards a station of that kind.
     let lesser = [POINTS[1], POINTS[2], POINTS[3], POINTS[5]];
     let ours = workers::map(GROUP, &lesser, |point| {
         let guard_interval = point.guard;
@@ -116,7 +116,7 @@ impl Point {
         self.simulated_from(phy, rate, length)
     }
 
-    /// What a station of this kind gets of a radio at `rate`.
+    /// Goodput of a station of this kind that receives from a radio at `rate`.
     fn simulated_from(&self, sender: Phy, rate: Bitrate, length: Duration) -> Result<f64> {
         let chip = |node, phy: Phy, rate| ChipConfig {
             rate,
@@ -146,7 +146,8 @@ impl Point {
         self.bytes(mpdus) <= most && self.ppdu_us(mpdus) <= 5_484.0
     }
 
-    /// A delimiter before each MPDU and padding to four bytes; n does not pad the last.
+    /// Size of an aggregate: a delimiter before each MPDU, and padding to four bytes; n does not
+    /// pad the last.
     fn bytes(&self, mpdus: usize) -> usize {
         let padded = (4 + MPDU).next_multiple_of(4);
         let last = if self.kind == PhyKind::N { 4 + MPDU } else { padded };
@@ -161,7 +162,8 @@ impl Point {
             GuardInterval::Long => 4.0 * symbols as f64,
             GuardInterval::Short => 4.0 * (0.9 * symbols as f64).ceil(),
         };
-        // n: 20 us as in a, 8 of HT-SIG, 4 of HT-STF, 4 for each stream; ac: 4 of VHT-SIG-B more.
+        // n: 20 us as in a, 8 us of HT-SIG, 4 us of HT-STF, 4 us for each stream; ac: 4 us of
+        // VHT-SIG-B more.
         let fixed = if self.kind == PhyKind::N { 32.0 } else { 36.0 };
         fixed + 4.0 * f64::from(self.streams) + data_us
     }

@@ -30,23 +30,23 @@ use super::program::{Program, STILL};
 use super::{Row, Tolerance, document, workers};
 
 const GROUP: &str = "kernel";
-/// Where the kernel's figures are kept.
+/// The file of the kernel's results.
 const FILE: &str = "bench/kernel/points.csv";
-/// What stands before them.
+/// The comment at the start of the file.
 const HEAD: &str = "# Goodput that TCP of Linux gave in labs of farhop, in Mb/s: mean of all \
     runs and its standard error,\n# and how many labs were late or not still. Written by `cargo \
     xtask validate --only kernel --labs N`.\n\
     congestion,km,loss,mbps,error,runs,refused,day,commit,processor\n";
-/// How far the simulator may be from the kernel.
+/// Largest relative difference of the simulator from the kernel.
 const TOLERANCE: f64 = 0.10;
-/// Pairs in a lab: runs of the kernel.
+/// Pairs in a lab, each of which is a run of the kernel.
 const PAIRS: u32 = 5;
-/// Runs of the simulator for each of them at least, and at most.
+/// Least and most runs of the simulator, each with all pairs and a seed of its own.
 const SEEDS_LEAST: u64 = 10;
 const SEEDS: u64 = 60;
-/// Labs of a point at least: a spread of five runs says little of itself.
+/// Least labs of a point: five runs say little about their spread.
 const LABS_LEAST: u64 = 2;
-/// So many standard errors the difference should be from the tolerance, on either side.
+/// How many standard errors the difference has to be from the tolerance, on either side.
 const CLEAR: f64 = 2.0;
 /// Labs of a point at most, the late ones not counted.
 const LABS: u64 = 16;
@@ -56,11 +56,11 @@ const LABS: u64 = 16;
 /// out. Over 40 km it decides when a frame is on air before the other side can hear it.
 const DEPARTURE: &str = "[[0, 30], [0.05, 57], [0.25, 70], [0.5, 81], [0.75, 98], [0.9, 117], \
                          [0.95, 128], [0.99, 180], [0.999, 600], [1, 1600]]";
-/// How late a timer fires on a host of the lab: that of the air's process, measured likewise.
+/// How late a timer fires on a host of the lab, measured on the air's process in the same way.
 const WAKE: &str = "[[0, 1], [0.05, 10], [0.25, 23], [0.5, 28], [0.75, 32], [0.9, 36], \
                     [0.99, 60], [0.999, 150], [1, 1400]]";
 
-/// One point.
+/// A point of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Point {
     congestion: &'static str,
@@ -68,7 +68,7 @@ struct Point {
     loss: f64,
 }
 
-/// What the kernel gave at a point.
+/// The kernel's result at a point.
 #[derive(Clone, Debug, PartialEq)]
 struct Kernel {
     point: Point,
@@ -93,7 +93,7 @@ fn points() -> Vec<Point> {
     points
 }
 
-/// The rows of this group. `labs` points are measured first, which needs the rights of a lab.
+/// The rows of this group. First measures `labs` points, which needs the rights of a lab.
 pub(crate) fn rows(labs: usize, root: &Path) -> Result<Vec<Row>> {
     let points = points();
     let mut kept = kept(root)?;
@@ -113,7 +113,7 @@ pub(crate) fn rows(labs: usize, root: &Path) -> Result<Vec<Row>> {
     points.iter().zip(ours).map(row).collect()
 }
 
-/// Measures the points that were measured longest ago, and those first that never were.
+/// Measures the points with the oldest measurements, those without any first.
 fn measure(
     count: usize,
     points: &[Point],
@@ -144,7 +144,7 @@ fn measure(
     Ok(())
 }
 
-/// What the kernel gave before.
+/// Reads the kernel's recorded results.
 fn kept(root: &Path) -> Result<Vec<Kernel>> {
     let path = root.join(FILE);
     let text = match std::fs::read_to_string(&path) {
@@ -185,7 +185,7 @@ fn write(kept: &[Kernel], root: &Path) -> Result<()> {
     std::fs::write(&path, text(kept)).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The file, in the order of the points.
+/// The text of the file, in the order of the points.
 fn text(kept: &[Kernel]) -> String {
     let mut text = HEAD.to_owned();
     for point in points() {
@@ -222,8 +222,8 @@ impl Point {
         format!("{congestion}, {km} km, loss {loss}")
     }
 
-    /// What the simulator gives: seeds until chance no longer decides beside the kernel, where that
-    /// is known.
+    /// The simulator's mean. Seeds are added until chance does not decide the comparison with the
+    /// kernel's result, if that is known.
     fn ours(self, kernel: Option<&Kernel>) -> Result<f64> {
         let scenario: Scenario =
             toml::from_str(&self.scenario()).context("the scenario of a point")?;
@@ -240,7 +240,7 @@ impl Point {
         Ok(mean(&ours))
     }
 
-    /// What the kernel gives: labs until chance no longer decides beside `ours`.
+    /// Measures the kernel. Labs are added until chance does not decide the comparison with `ours`.
     fn kernel(self, program: &Program, ours: f64) -> Result<Kernel> {
         let table: Table = self.scenario().parse().context("the scenario of a point")?;
         let (mut runs, mut refused) = (Vec::new(), 0);
@@ -290,8 +290,8 @@ fn goodputs(report: &Report) -> impl Iterator<Item = f64> {
     report.flows.iter().map(|flow| flow.goodput_mbps)
 }
 
-/// Whether more runs, of which either mean has that error, would hardly change on which side of the
-/// tolerance `ours` lies.
+/// Whether more runs, given the standard error of either mean, would hardly move `ours` to the
+/// other side of the tolerance.
 fn is_settled(ours: f64, kernel: f64, standard_error: f64) -> bool {
     let (ratio, error) = (ours / kernel, standard_error / kernel);
     let from_edge = ((ratio - 1.0).abs() - TOLERANCE).abs();
@@ -302,7 +302,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Of the mean of independent values.
+/// The standard error of the mean of independent values.
 fn standard_error(values: &[f64]) -> f64 {
     let (mean, count) = (mean(values), values.len() as f64);
     let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();

@@ -1,6 +1,7 @@
-//! `cargo xtask validate`: the simulator beside theory, an independent simulator and the kernel.
+//! `cargo xtask validate`: compares the simulator with theory, an independent simulator and the
+//! kernel.
 //!
-//! | group | against |
+//! | group | compared with |
 //! |---|---|
 //! | [`airtime`] | figures that practitioners know |
 //! | [`bianchi`] | Bianchi's model of saturated stations |
@@ -11,7 +12,7 @@
 //! | [`hop`] | TCP of the kernel over the same air |
 //! | [`harq`] | Table I of the LL-HARQ paper; LL-ARQ in closed form |
 //! | [`kernel`] | TCP of the kernel, over the lab's emulated air |
-//! | [`security`] | the same without keys, the same beside mere noise |
+//! | [`security`] | the same without keys, the same with noise in place of an attack |
 //! | [`determinism`] | itself |
 //! | [`growth`] | itself with fewer nodes |
 //! | [`speed`] | ns-3 on the same machine |
@@ -52,23 +53,23 @@ pub(crate) use row::{Row, Tolerance};
 /// Options of the command.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Shorter runs and fewer points, against committed references only: what CI runs.
+    /// Make shorter runs at fewer points, against committed references only, as in CI.
     #[arg(long)]
     quick: bool,
     /// Print the rows as JSON.
     #[arg(long)]
     json: bool,
-    /// Only these groups.
+    /// Only this group. May be given several times.
     #[arg(long, value_enum, value_name = "GROUP")]
     only: Vec<Group>,
-    /// Run ns-3 beside farhop, in place of comparing with what it gave before.
+    /// Run ns-3 alongside, instead of comparing with its recorded results.
     #[arg(long)]
     ns3: bool,
-    /// Measure the kernel's TCP anew at the N points that were measured longest ago: a few minutes
-    /// each, on a machine with nothing else to do.
+    /// First measure the kernel's TCP again at the N points with the oldest measurements: a few
+    /// minutes each, on an otherwise idle machine.
     #[arg(long, value_name = "N", default_value_t = 0)]
     labs: usize,
-    /// Write the tables to docs/validation.md, in the place of those of the same groups.
+    /// Write the tables to docs/validation.md, replacing those of the same groups.
     #[arg(long)]
     write: bool,
 }
@@ -76,36 +77,36 @@ pub(crate) struct Options {
 /// A group of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Group {
-    /// How long frames take.
+    /// Air time of frames.
     Airtime,
     /// Saturated stations against Bianchi's model.
     Bianchi,
     /// Saturation, chains and long links against ns-3.
     Ns3,
-    /// Stop-and-wait over kilometres.
+    /// Stop-and-wait over kilometres, in closed form.
     Distance,
-    /// Shares of access categories.
+    /// Shares of two access categories under EDCA.
     Edca,
     /// A single link of 802.11n or ac.
     Ht,
-    /// Links of units on the abstract link of their paper.
+    /// LL-HARQ and LL-ARQ on the abstract link of their paper.
     Harq,
-    /// Files in blocks beside TCP of the kernel, in the lab.
+    /// Files in blocks compared with TCP of the kernel, in the lab.
     Hop,
-    /// TCP against the kernel's, in the lab.
+    /// The simulator's TCP compared with the kernel's in the lab.
     Kernel,
-    /// What sealing costs, and strangers in the air.
+    /// The cost of sealing, and attacks by strangers.
     Security,
-    /// The same trace hash again.
+    /// The same trace hash for the same file and seed.
     Determinism,
-    /// What a reception and a node cost as the network grows.
+    /// The cost of a reception and of a node as the network grows.
     Growth,
-    /// Simulated time over wall time, beside ns-3.
+    /// Simulated time per wall time, compared with ns-3.
     Speed,
 }
 
 impl Group {
-    /// What it compares, as a heading.
+    /// The heading of the group.
     fn title(self) -> &'static str {
         match self {
             Self::Airtime => "Air time against figures that practitioners know",
@@ -143,22 +144,22 @@ impl Group {
         }
     }
 
-    /// Whether the quick form has it.
+    /// Whether the group is part of `--quick`.
     fn is_quick(self) -> bool {
         match self {
             Self::Airtime | Self::Bianchi | Self::Ns3 | Self::Distance => true,
             Self::Edca | Self::Ht | Self::Harq | Self::Determinism => true,
-            // It measures time, which other work on the machine spoils.
+            // It measures time, which other work on the machine disturbs.
             Self::Growth => false,
-            // It needs the rights of a lab and a machine that keeps up with real time.
+            // They need the rights of a lab, and a machine that keeps up with real time.
             Self::Hop | Self::Kernel | Self::Security => false,
-            // It needs ns-3 beside it.
+            // It needs ns-3 on this machine.
             Self::Speed => false,
         }
     }
 }
 
-/// The rows of one group, or why there are none.
+/// The rows of a group, or why it could not be measured.
 pub(crate) struct Section {
     group: Group,
     rows: Result<Vec<Row>>,
@@ -170,7 +171,8 @@ impl Section {
     }
 }
 
-/// Runs it; the exit status is 1 if a row fails or a group could not be measured.
+/// Measures the selected groups; the exit status is 1 if a row fails or a group could not be
+/// measured.
 pub(crate) fn run(options: &Options, root: &Path) -> Result<ExitCode> {
     let mut sections = Vec::new();
     for &group in Group::value_variants() {

@@ -1,7 +1,7 @@
-//! `ns3`: saturation, chains and long links against ns-3 3.37 with the same settings.
+//! `ns3`: saturation, chains and long links, compared with ns-3 3.37 with the same settings.
 //!
-//! The references are those of `bench/ns3/points.csv`, or, with `--ns3`, what the drivers of
-//! `bench/ns3` give at the same points and at further ones while this runs.
+//! The references are those of `bench/ns3/points.csv` or, with `--ns3`, new results of the drivers
+//! in `bench/ns3` at the same points and at further ones.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::{Row, Tolerance, chain, workers};
 
 const GROUP: &str = "ns3";
 
-/// Where the standard and ns-3 differ in a chain.
+/// How the standard and ns-3 differ in a chain.
 const FIRST_ACCESS: &str = "these scenarios say first_access = \"when-idle\": ns-3 lets a relay \
     with an empty queue pass a packet on DIFS behind its acknowledgement without a backoff. \
     802.11-2012 9.3.4.2 lets a frame go without one only after DIFS of silence, which is our \
@@ -24,18 +24,18 @@ const FIRST_ACCESS: &str = "these scenarios say first_access = \"when-idle\": ns
     18% less at step. ns-3 also has a packet wait DIFS from when it is queued, however long the \
     medium has been idle; ours goes at once";
 
-/// Where they differ in a cell.
+/// How they differ in a cell.
 const PREAMBLE: &str = "with the short preamble ns-3 carries 4 to 8% less than ours: it sends what \
     goes at 2 Mb/s, acknowledgements too, with the long one. 802.11-2012 17.2.2.3 has the short \
     one for 2, 5.5 and 11 Mb/s; with acknowledgements at 5.5 or 11 Mb/s both agree within 0.4%";
 
-/// Where they differ on a link.
+/// How they differ on a link.
 const CCA: &str = "these scenarios say cca_us = 4: ns-3 notices a signal 4 us after its start, as \
     802.11-2012 18.3.10.6 allows for OFDM. Our default is a receiver that takes no time (a test \
     pins both); where both ends send and twice the way ends in the last 4 us of a slot, it has 3% \
     more at 802.11b and 7 to 8% more at 802.11a";
 
-/// Points that no table has; the drivers give them.
+/// Points that the table lacks; only the drivers give them.
 const FURTHER: [Point; 13] = [
     Point::Saturation(3),
     Point::Saturation(30),
@@ -96,7 +96,7 @@ fn ours(point: Point, quick: bool, root: &Path, program: &Program) -> Result<f64
             program.goodput(&chain::udp(root, hops, is_step, length_s)?, 1)
         }
         Point::ChainTcp(hops) => {
-            // As long as ns-3 had, and at least as many seeds.
+            // As long as the run of ns-3, with at least as many seeds.
             let scenario = chain::tcp(root, hops, 100.0)?;
             let seeds = 1..=if quick { 5 } else { 9 };
             let rates = seeds.map(|seed| program.goodput(&scenario, seed));
@@ -105,7 +105,7 @@ fn ours(point: Point, quick: bool, root: &Path, program: &Program) -> Result<f64
     }
 }
 
-/// A radio with ns-3's settings; its time-out follows its slot.
+/// A radio with ns-3's settings; its ACK time-out follows its slot.
 fn chip(node: u16, slot: Duration) -> ChipConfig {
     let phy = Phy::default();
     ChipConfig {
@@ -119,7 +119,7 @@ fn chip(node: u16, slot: Duration) -> ChipConfig {
     }
 }
 
-/// IP and UDP headers.
+/// IP and UDP headers, in bytes.
 const HEADERS: usize = 28;
 
 fn saturation(count: u16, length: Duration) -> f64 {

@@ -1,5 +1,5 @@
-//! Points of comparison with ns-3: what `bench/ns3/points.csv` keeps, and how to ask the drivers of
-//! `bench/ns3` for any other.
+//! Points of the comparison with ns-3: those recorded in `bench/ns3/points.csv`, and how to measure
+//! others with the drivers of `bench/ns3`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,17 +11,17 @@ use serde_json::Value;
 /// One scenario of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Point {
-    /// Saturated senders to one receiver.
+    /// This many saturated senders to one receiver.
     Saturation(u16),
-    /// A long link: kilometres, slot tuned to them or not, both ways or one.
+    /// A long link: kilometres, whether the slot is tuned to them, whether traffic goes both ways.
     Link(f64, bool, bool),
-    /// A datagram flow over so many hops; powers fall in one step, or with the fourth power.
+    /// A UDP flow over this many hops; whether power falls in one step, or with the fourth power.
     ChainUdp(usize, bool),
-    /// A TCP transfer over so many hops.
+    /// A TCP transfer over this many hops.
     ChainTcp(usize),
 }
 
-/// What ns-3 says of a point, in Mb/s.
+/// The result of ns-3 at a point, in Mb/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Reference {
     /// The point.
@@ -35,7 +35,7 @@ pub(crate) struct Reference {
 }
 
 impl Point {
-    /// As people read it.
+    /// The point in words.
     pub(crate) fn name(self) -> String {
         let hops = |hops| counted(hops, "hop");
         match self {
@@ -53,7 +53,7 @@ impl Point {
         }
     }
 
-    /// The driver and its arguments.
+    /// The command that runs the driver for this point.
     fn command(self, folder: &Path) -> Command {
         let (program, arguments) = match self {
             Self::Saturation(count) => ("saturation", vec![format!("--n={count}")]),
@@ -94,7 +94,7 @@ impl Point {
     }
 }
 
-/// What ns-3 gave before.
+/// Reads the recorded results of ns-3.
 pub(crate) fn kept(root: &Path) -> Result<Vec<Reference>> {
     let path = root.join("bench/ns3/points.csv");
     let text = std::fs::read_to_string(&path)
@@ -117,11 +117,11 @@ fn parse(line: &str) -> Result<Reference> {
     Ok(Reference { point, low, median, high })
 }
 
-/// The drivers, built.
+/// The folder of the compiled drivers.
 pub(crate) struct Drivers(PathBuf);
 
 impl Drivers {
-    /// Builds them with the installed ns-3.
+    /// Compiles the drivers with the installed ns-3.
     pub(crate) fn build(root: &Path) -> Result<Self> {
         ensure!(
             Path::new("/usr/include/ns3/wifi-module.h").exists(),
@@ -137,7 +137,7 @@ impl Drivers {
         Ok(Self(folder))
     }
 
-    /// What ns-3 says of a point now.
+    /// Measures a point with ns-3.
     pub(crate) fn measure(&self, point: Point) -> Result<Reference> {
         let seeds = if matches!(point, Point::ChainTcp(_)) { 5 } else { 1 };
         let mut rates = Vec::new();
@@ -150,7 +150,7 @@ impl Drivers {
         Ok(Reference { point, low: rates[0], median, high: rates[rates.len() - 1] })
     }
 
-    /// A driver with arguments of choice.
+    /// Runs a driver with any arguments.
     pub(crate) fn run(&self, program: &str, arguments: &[String]) -> Result<Value> {
         run(Command::new(self.0.join(program)).args(arguments))
     }

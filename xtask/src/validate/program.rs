@@ -1,4 +1,4 @@
-//! Whole scenarios through the program: files of `scenarios`, with counts changed.
+//! Runs whole scenarios with the program: files of `scenarios`, with some values changed.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,34 +15,34 @@ use toml::Table;
 
 use crate::scratch::Scratch;
 
-/// Labs that may be late, one after the other.
+/// Most labs in a row that may be discarded as late.
 const LAB_TRIES: u32 = 4;
-/// The same where others must be still: who compiles something will be done some time.
+/// Most labs in a row where other programs must be idle, as a compilation takes some time.
 const STILL_TRIES: u32 = 20;
-/// How often a run is asked for its memory: so that what it needs at its end is seen.
+/// How often the memory of a run is read: often, as the peak may come just before its end.
 const POLL: Duration = Duration::from_millis(2);
-/// The same beside a lab, which is not to be disturbed.
+/// The same for a lab, which must not be disturbed.
 const LAB_POLL: Duration = Duration::from_millis(100);
-/// Processors that others may keep busy beside a lab of which tens of microseconds matter.
+/// Processors that other programs may use during a lab in which tens of microseconds matter.
 pub(crate) const STILL: f64 = 0.05;
-/// The same where they do not matter.
+/// The same where they do not matter: any number.
 pub(crate) const ANY: f64 = f64::INFINITY;
 
-/// farhop in release form, and a place for files that goes away with it.
+/// A release build of farhop, and a temporary folder.
 pub(crate) struct Program {
     farhop: PathBuf,
     folder: Scratch,
     kept: Option<Kept>,
 }
 
-/// Labs that are done, so that measurements of hours go on where they were ended.
+/// Finished labs, kept so that measurements of hours can resume.
 struct Kept {
     folder: PathBuf,
-    /// SHA-256 of the program: what another one did says nothing of this one.
+    /// SHA-256 of the program: results of another build say nothing about this one.
     program: String,
 }
 
-/// What a run said, and the most memory that it had, in kB.
+/// The result of a run, and its largest memory in kB.
 pub(crate) struct Run {
     /// The report.
     pub(crate) report: Value,
@@ -51,17 +51,17 @@ pub(crate) struct Run {
 }
 
 impl Program {
-    /// Builds it.
+    /// Builds the program.
     pub(crate) fn build() -> Result<Self> {
         Self::at(crate::build::farhop()?)
     }
 
-    /// The program at a place.
+    /// The program at this path.
     pub(crate) fn at(farhop: PathBuf) -> Result<Self> {
         Ok(Self { farhop, folder: Scratch::new()?, kept: None })
     }
 
-    /// Keeps each lab that is done, in a folder of this name, until they are forgotten.
+    /// Keeps each finished lab in a folder of this name, until they are forgotten.
     pub(crate) fn keep_labs(&mut self, name: &str) -> Result<()> {
         let folder = crate::build::target().join("validate").join(name);
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -70,7 +70,7 @@ impl Program {
         Ok(())
     }
 
-    /// All that was wanted of them is known: the next measurement begins anew.
+    /// Drops the kept labs, after the measurement that needed them is finished.
     pub(crate) fn forget_labs(&self) -> Result<()> {
         self.kept.as_ref().map_or(Ok(()), |kept| Ok(std::fs::remove_dir_all(&kept.folder)?))
     }
@@ -82,19 +82,19 @@ impl Program {
         flows.iter().map(|flow| flow["goodput_mbps"].as_f64().context("no goodput")).sum()
     }
 
-    /// One run.
+    /// Runs a scenario in the simulator.
     pub(crate) fn run(&self, scenario: &Table, seed: u64) -> Result<Run> {
         let (said, memory_kb) = self.json("sim", scenario, &[format!("--seed={seed}")])?;
         let report = serde_json::from_str(&said).context("a report that is not JSON")?;
         Ok(Run { report, memory_kb })
     }
 
-    /// A lab that was in time, beside which others kept at most `others` processors busy, and how
-    /// many before it were not so: those are not believed.
+    /// Runs a lab until one was in time while other programs used at most `others` processors.
+    /// Returns its report, and how many labs before it were discarded.
     pub(crate) fn lab(&self, scenario: &Table, seed: u64, others: f64) -> Result<(Report, u32)> {
         let Some(kept) = &self.kept else { return self.new_lab(scenario, seed, others) };
         let file = kept.file(scenario, seed, others)?;
-        // One that was not written to its end is made again.
+        // A file that was not written completely counts as none.
         let known = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
         if let Some(known) = known {
             return Ok(known);
@@ -121,7 +121,7 @@ impl Program {
         );
     }
 
-    /// What a command (`sim` or `lab`) prints as JSON, and the most memory that it had.
+    /// The JSON output of a command (`sim` or `lab`), and its largest memory in kB.
     pub(crate) fn json(
         &self,
         command: &str,
@@ -157,7 +157,7 @@ impl Program {
 }
 
 impl Kept {
-    /// Where a lab is kept.
+    /// The path of a kept lab.
     fn file(&self, scenario: &Table, seed: u64, others: f64) -> Result<PathBuf> {
         let mut hasher = DefaultHasher::new();
         let what = (&self.program, toml::to_string(scenario)?, seed, others.to_bits());
@@ -166,14 +166,14 @@ impl Kept {
     }
 }
 
-/// The largest resident set of a process so far, in kB; 0 of one that is gone.
+/// The largest resident set of a process so far, in kB; 0 if it has ended.
 fn high_water_kb(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// A file of `scenarios`.
+/// Reads a file of `scenarios`.
 pub(crate) fn scenario(root: &Path, name: &str) -> Result<Table> {
     let path = root.join("scenarios").join(name);
     let text = std::fs::read_to_string(&path)
@@ -181,19 +181,19 @@ pub(crate) fn scenario(root: &Path, name: &str) -> Result<Table> {
     text.parse().with_context(|| format!("{}", path.display()))
 }
 
-/// The first table of a list of tables.
+/// The first table in a list of tables.
 pub(crate) fn first<'a>(scenario: &'a mut Table, list: &str) -> Result<&'a mut Table> {
     let value = scenario.get_mut(list).and_then(|list| list.get_mut(0));
     value.and_then(toml::Value::as_table_mut).with_context(|| format!("no [[{list}]]"))
 }
 
-/// A table by its name.
+/// The table with this name.
 pub(crate) fn table<'a>(scenario: &'a mut Table, name: &str) -> Result<&'a mut Table> {
     let value = scenario.get_mut(name).and_then(toml::Value::as_table_mut);
     value.with_context(|| format!("no [{name}]"))
 }
 
-/// Changes a key that the file has to have.
+/// Changes a key, which must exist in the file.
 pub(crate) fn set(table: &mut Table, key: &str, value: impl Into<toml::Value>) -> Result<()> {
     ensure!(table.contains_key(key), "the scenario does not say '{key}'");
     table.insert(key.to_owned(), value.into());

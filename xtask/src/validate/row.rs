@@ -1,45 +1,45 @@
-//! One line of the tables: a figure of ours beside its reference.
+//! A row of the tables: a value of ours and its reference.
 
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
-/// How far a figure may be from its reference.
+/// How far a value may be from its reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Tolerance {
     /// By this share of the reference.
     Relative(f64),
-    /// By so much, in the row's unit.
+    /// By this much, in the row's unit.
     Absolute(f64),
     /// Not below the reference.
     AtLeast,
     /// Not above the reference.
     AtMost,
-    /// From the first to the second; the reference is where the other one's median lies.
+    /// In this range, in which the reference is the median.
     Between(f64, f64),
 }
 
-/// One figure.
+/// One compared value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
-    /// Group, as `--only` names it.
+    /// The group, as in `--only`.
     pub(crate) group: &'static str,
     /// What was measured.
     pub(crate) name: String,
     /// Unit of both figures.
     pub(crate) unit: &'static str,
-    /// What theory, the kernel or ns-3 says.
+    /// The reference: from theory, the kernel or ns-3.
     pub(crate) reference: f64,
-    /// What farhop says.
+    /// The value that farhop gives.
     pub(crate) ours: f64,
-    /// How far apart they may be.
+    /// How far they may be apart.
     pub(crate) tolerance: Tolerance,
-    /// Whether they are no further apart than that.
+    /// Whether they are within the tolerance.
     pub(crate) ok: bool,
-    /// What a reader should know beside it.
+    /// What a reader should know about the row.
     pub(crate) note: String,
 }
 
 impl Row {
-    /// A figure and its reference, judged.
+    /// A value and its reference, judged by a tolerance.
     pub(crate) fn new(
         group: &'static str,
         name: impl Into<String>,
@@ -52,12 +52,12 @@ impl Row {
         Self { group, name: name.into(), unit, reference, ours, tolerance, ok, note }
     }
 
-    /// The same with a note.
+    /// The row with a note.
     pub(crate) fn with_note(self, note: impl Into<String>) -> Self {
         Self { note: note.into(), ..self }
     }
 
-    /// How far ours is from the reference, as people read it.
+    /// The difference of ours from the reference, as text.
     pub(crate) fn difference(&self) -> String {
         match self.tolerance {
             _ if self.reference == 0.0 => format!("{:+.3}", self.ours),
@@ -83,7 +83,7 @@ impl Tolerance {
         }
     }
 
-    /// As people read it.
+    /// The tolerance as text.
     pub(crate) fn text(self) -> String {
         match self {
             Self::Relative(share) => format!("{}%", (share * 1000.0).round() / 10.0),
@@ -94,7 +94,7 @@ impl Tolerance {
         }
     }
 
-    /// The kind, and the number that goes with it.
+    /// The kind of tolerance, and its number.
     fn parts(self, reference: f64) -> (&'static str, f64) {
         match self {
             Self::Relative(share) => ("relative", share),
@@ -105,7 +105,7 @@ impl Tolerance {
         }
     }
 
-    /// Lowest and highest figure that is accepted.
+    /// The lowest and the highest value that is accepted.
     fn bounds(self, reference: f64) -> (Option<f64>, Option<f64>) {
         match self {
             Self::Relative(share) => {

@@ -1,8 +1,8 @@
-//! What sealing costs, and what strangers in the air achieve: the link of `scenarios/demo.toml`,
+//! The cost of sealing, and attacks by strangers in the air: on the link of `scenarios/demo.toml`
 //! and that of `scenarios/adversary.toml`, in the simulator and in the lab.
 //!
-//! The rates of sealing and opening beside the library's own are in `cargo bench`, how soon two who
-//! know each other share keys is in the simulator's tests.
+//! The speed of sealing and opening compared with the library itself is in `cargo bench`; how soon
+//! two nodes that know each other agree on keys is in the simulator's tests.
 
 use std::path::Path;
 
@@ -16,33 +16,33 @@ use super::program::{self, ANY, Program, first, set, table};
 use super::{Row, Tolerance, workers};
 
 const GROUP: &str = "security";
-/// Slots whose mean counts, in milliseconds: a frame less in one of them is a step, which single
-/// lengths would show more or less of.
+/// Slot lengths over which the cost is averaged, in milliseconds: the loss of a frame in a slot is
+/// a step, which single lengths would over- or understate.
 const SLOTS_MS: std::ops::RangeInclusive<i64> = 15..=25;
-/// Shares of the time in which the stranger sends, and for how long in the full form, in seconds.
+/// Share of the time in which the stranger sends, and length of the full run in seconds.
 const ATTACKS: [(f64, f64); 3] = [(0.1, 9_000.0), (0.3, 9_000.0), (0.6, 6_000.0)];
-/// Runs into which each attack is cut, with a seed each: one would not say how far they differ.
+/// Runs into which each attack is divided, each with its own seed, to see how much they differ.
 const SEEDS: u64 = 5;
-/// Hostile frames over all attacks in the simulator, and of the one in the lab.
+/// Hostile frames in all attacks in the simulator, and in the one in the lab.
 const FRAMES: f64 = 10e6;
 const LAB_FRAMES: f64 = 20e3;
-/// How long the attack in the lab lasts, in seconds, at a duty of 0.3.
+/// Length of the attack in the lab in seconds, at a duty of 0.3.
 const LAB_ATTACK_S: f64 = 70.0;
-/// Goodput under attack over goodput beside noise, at least.
+/// Least goodput under attack, relative to goodput beside noise.
 const HONEST: f64 = 0.95;
-/// Memory that a process of the lab may take, in MB.
+/// Most memory of a process of the lab, in MB.
 const MEMORY_MB: f64 = 30.0;
-/// The quick form lasts so much shorter; where little goodput is left, less would say nothing.
+/// How many times shorter the quick form is; where little goodput is left, less would say nothing.
 const QUICK: f64 = 5.0;
 
-/// Needs the rights that a lab needs; the full form takes most of an hour.
+/// The rows of this group, which need the rights of a lab; the full form takes most of an hour.
 pub(crate) fn rows(quick: bool, root: &Path) -> Result<Vec<Row>> {
     let program = Program::build()?;
     let mut rows = attacks(&program, root, if quick { QUICK } else { 1.0 })?;
     rows.extend(lab_attack(
         &program,
         root,
-        // TCP in fewer seconds differs by a tenth from run to run.
+        // TCP differs by a tenth between shorter runs.
         if quick { LAB_ATTACK_S / 2.0 } else { LAB_ATTACK_S },
     )?);
     rows.push(cost(&program, root, "lab", if quick { 2.0 } else { 20.0 })?);
@@ -50,7 +50,7 @@ pub(crate) fn rows(quick: bool, root: &Path) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Strangers in the simulator.
+/// Attacks by strangers in the simulator.
 fn attacks(program: &Program, root: &Path, shorter: f64) -> Result<Vec<Row>> {
     let runs = ATTACKS.iter().flat_map(|attack| (1..=SEEDS).map(move |seed| (*attack, seed)));
     let results = workers::map("attacks", &runs.collect::<Vec<_>>(), |((duty, seconds), seed)| {
@@ -70,7 +70,7 @@ fn attacks(program: &Program, root: &Path, shorter: f64) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A stranger among daemons.
+/// An attack by a stranger on daemons in the lab.
 fn lab_attack(program: &Program, root: &Path, seconds: f64) -> Result<Vec<Row>> {
     let scenario = attack(root, 0.3, seconds / SEEDS as f64)?;
     let lab = |seed| Ok(program.lab(&scenario, seed, ANY)?.0);
@@ -86,7 +86,7 @@ fn lab_attack(program: &Program, root: &Path, seconds: f64) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// What a stranger achieved in runs that differ by their seeds.
+/// The result of an attack, from runs that differ by their seeds.
 fn judged(what: &str, reports: &[Report]) -> Result<Vec<Row>> {
     let adversaries = reports.iter().map(adversary).collect::<Result<Vec<_>>>()?;
     let taken = (adversaries.iter().map(|one| one.accepted).sum::<u64>() as f64, 0.0);
@@ -107,12 +107,12 @@ fn judged(what: &str, reports: &[Report]) -> Result<Vec<Row>> {
     Ok(vec![taken, honest.with_note(note)])
 }
 
-/// The mean; of nothing no number.
+/// The mean; NaN if there are no values.
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Hostile frames of all runs.
+/// The number of hostile frames in all runs.
 fn frames(reports: &[Report]) -> Result<u64> {
     reports.iter().map(|report| Ok(adversary(report)?.sent)).sum()
 }
@@ -128,13 +128,13 @@ fn attack(root: &Path, duty: f64, seconds: f64) -> Result<Table> {
     Ok(scenario)
 }
 
-/// Goodput that sealing costs, mean over the lengths of slots.
+/// The goodput that sealing costs, averaged over slot lengths.
 fn cost(program: &Program, root: &Path, driver: &str, seconds: f64) -> Result<Row> {
     let modes = ["off", "encrypt"];
     let bar = workers::bar(driver, SLOTS_MS.count() * modes.len());
     let mut sums = [0.0; 2];
     for slot_ms in SLOTS_MS {
-        // One after the other, so that whatever the machine does meets both.
+        // Alternating, so that disturbances of the machine affect both.
         for (sum, mode) in sums.iter_mut().zip(modes) {
             let mut scenario = program::scenario(root, "demo.toml")?;
             set(&mut scenario, "duration_s", seconds)?;

@@ -1,7 +1,7 @@
-//! `speed`: simulated seconds per second of wall time beside ns-3, in pairs that alternate.
+//! `speed`: simulated seconds per second of wall time, compared with ns-3 in alternating runs.
 //!
-//! A release build of ns-3 without logging is up to 1.36 times as fast as Debian's: each row's note
-//! has the ratio to that one too.
+//! A release build of ns-3 without logging is up to 1.36 times as fast as Debian's: the note of
+//! each row also has the ratio to that.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use super::{Row, Tolerance, chain, workers};
 
 const GROUP: &str = "speed";
 const PAIRS: u64 = 3;
-/// Runs of ours in each.
+/// Runs of ours in each comparison.
 const OURS: usize = 7;
-/// How long ours run along a chain, in simulated seconds: about as long on the wall as those of
-/// ns-3, so that the start of a process counts as little.
+/// Simulated seconds of our runs of the chain: about as long in wall time as those of ns-3, so that
+/// the start of the process has as little weight.
 const CHAIN_S: f64 = 400.0;
 /// How much faster a release build of ns-3 may be.
 const RELEASE_BUILD: f64 = 1.36;
@@ -28,7 +28,7 @@ struct Race {
     scenario: Table,
     driver: &'static str,
     arguments: [&'static str; 3],
-    /// How many times as fast farhop has to be.
+    /// How many times as fast as ns-3 farhop has to be.
     promised: f64,
 }
 
@@ -81,8 +81,8 @@ pub(crate) fn rows(root: &Path) -> Result<Vec<Row>> {
     rows
 }
 
-/// Simulated seconds and frames per second of one of several runs, the middle one: some last less
-/// than a tenth of a second, in which a machine may have been elsewhere.
+/// Simulated seconds and frames per second of wall time, the median of several runs: some take less
+/// than a tenth of a second, in which the machine may have been busy with something else.
 fn ours(program: &Program, scenario: &Table, seed: u64) -> Result<(f64, f64)> {
     let runs = (0..OURS).map(|_| {
         let report = program.run(scenario, seed)?.report;

@@ -1,4 +1,4 @@
-//! The rows as tables on a terminal, and as JSON.
+//! The rows as tables for a terminal, and as JSON.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ pub(crate) fn cells(row: &Row) -> [String; 7] {
     ]
 }
 
-/// Four digits that count, and no more than three behind the point.
+/// A number with four significant digits, and at most three decimals.
 fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
@@ -38,7 +38,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// One group, for people.
+/// A group as a table.
 pub(crate) fn section(section: &Section) -> String {
     let mut out = format!("\n{}\n", section.group.title());
     match &section.rows {
@@ -64,7 +64,7 @@ pub(crate) fn section(section: &Section) -> String {
     out
 }
 
-/// Each note once, with the rows that have it.
+/// Each note once, with the names of its rows.
 pub(crate) fn notes(rows: &[Row]) -> Vec<(&str, Vec<&str>)> {
     let mut notes: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in rows.iter().filter(|row| !row.note.is_empty()) {
@@ -76,7 +76,7 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<(&str, Vec<&str>)> {
     notes
 }
 
-/// How many rows there are, and which are not as they should be.
+/// The number of rows, and the rows that failed.
 pub(crate) fn summary(sections: &[Section]) -> String {
     let rows = || sections.iter().filter_map(|section| section.rows.as_ref().ok()).flatten();
     let (count, bad) = (rows().count(), rows().filter(|row| !row.ok).count());
@@ -101,7 +101,7 @@ pub(crate) fn summary(sections: &[Section]) -> String {
     out
 }
 
-/// All rows and what went wrong, as one object.
+/// All rows and errors, as one JSON object.
 pub(crate) fn json(sections: &[Section]) -> Result<String> {
     let rows: Vec<&Row> =
         sections.iter().filter_map(|section| section.rows.as_ref().ok()).flatten().collect();

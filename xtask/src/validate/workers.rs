@@ -1,4 +1,4 @@
-//! Many measurements on all cores, with a bar that says how far they are.
+//! Runs many measurements on all cores, with a progress bar.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ pub(crate) fn bar(what: &str, count: usize) -> ProgressBar {
         .with_message(what.to_owned())
 }
 
-/// Says something above a bar, or alone where there is no terminal for one.
+/// Prints a text above a bar, or by itself where there is no terminal.
 pub(crate) fn tell(bar: &ProgressBar, what: &str) {
     if bar.is_hidden() {
         let (done, all) = (bar.position(), bar.length().unwrap_or_default());
@@ -23,7 +23,7 @@ pub(crate) fn tell(bar: &ProgressBar, what: &str) {
     }
 }
 
-/// The results of `measure` on each item, in their order.
+/// The results of `measure` for each item, in the order of the items.
 pub(crate) fn map<T: Sync, R: Send>(
     what: &str,
     items: &[T],
@@ -52,7 +52,7 @@ pub(crate) fn map<T: Sync, R: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The middle of some figures, or the mean of the two in the middle.
+/// The median; the mean of the middle two if the number of values is even.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -15,12 +15,13 @@ use farhop_proto::wire::{blindfec, bundle};
 
 use super::PACKET_BYTES;
 
-/// What a frame of `blindfec` has beside its packet, in bytes.
+/// What a frame of `blindfec` contains besides its packet, in bytes.
 const BLIND_BYTES: usize = blindfec::HEADER_BYTES + UNIT_HEAD_BYTES;
 
-/// What a link carries in packets with MAC acknowledgement as its link has them, when nothing is
-/// lost and nobody else is on the air, by direction where its ends differ; nothing where radios
-/// choose their rates. Not a limit: gaps are drawn, and blocks have fewer acknowledgements.
+/// An estimate of what a link carries, in packets and with the acknowledgements of its protocol,
+/// when nothing is lost and nobody else is on the air; for each direction if its ends differ. Empty
+/// if radios choose their rates. It is not a limit: gaps are random, and blocks have fewer
+/// acknowledgements.
 pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop]) -> String {
     let radios = || hops.iter().map(|hop| &*radio_at(plan, hop.from).config);
     let stack = &plan.nodes[usize::from(hops[0].from.0.0) - 1].stack.link;
@@ -57,7 +58,7 @@ pub(super) fn describe_limits(plan: &Plan, link: &RadioLinkConfig, hops: &[Hop])
     format!("  about {most} {way}, in packets of {PACKET_BYTES} B and without loss{shared}\n")
 }
 
-/// Where a radio has other neighbours too, which have turns of it though nothing is sent to them.
+/// A remark if a radio has other neighbours too: they have turns even if nothing is sent to them.
 fn describe_shared(plan: &Plan, hops: &[Hop]) -> String {
     let count = |hop: &&Hop| neighbours(plan, hop.from);
     let Some(hop) = hops.iter().max_by_key(count).filter(|hop| count(hop) > 1) else {
@@ -70,7 +71,7 @@ fn describe_shared(plan: &Plan, hops: &[Hop]) -> String {
     )
 }
 
-/// Where no acknowledgement is waited for long enough, what is to be expected of that.
+/// The consequence of an ACK time-out that is shorter than the round trip of the acknowledgement.
 fn describe_deaf(plan: &Plan, link: &LinkConfig, hops: &[Hop]) -> Option<String> {
     let LinkConfig::Plain(plain) = link else { return None };
     let least = |hop: &Hop| hop.delay * 2 + radio_at(plan, hop.from).spec.phy.sifs();
@@ -88,7 +89,7 @@ fn describe_deaf(plan: &Plan, link: &LinkConfig, hops: &[Hop]) -> Option<String>
     ))
 }
 
-/// Neighbours that a radio reaches.
+/// The number of neighbours of a radio.
 fn neighbours(plan: &Plan, (node, radio): (NodeId, RadioId)) -> u64 {
     let peers = &plan.nodes[usize::from(node.0) - 1].peers;
     peers.iter().filter(|peer| peer.radio == radio).count() as u64
@@ -98,7 +99,7 @@ pub(super) fn radio_at(plan: &Plan, (node, radio): (NodeId, RadioId)) -> &RadioP
     &plan.nodes[usize::from(node.0) - 1].radios[usize::from(radio.0)]
 }
 
-/// The transmitter of a hop, with the rates that its frames and their answers have there.
+/// The transmitting radio of a hop, with the rates of its frames and of their answers on this hop.
 fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
     let (source, sink) = (radio_at(plan, hop.from), radio_at(plan, hop.to));
     let (phy, theirs) = (&source.spec.phy, &sink.spec.phy);
@@ -120,22 +121,22 @@ fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
     }
 }
 
-/// A packet in so many units, and the time that they take.
+/// One packet, as this many units, and the air time of the units.
 fn of_units(radio: &RadioSpec, units: u8) -> (f64, Duration, &'static str) {
     let unit = PACKET_BYTES.div_ceil(units.into()) + UNIT_HEADER_BYTES;
     (1.0, radio.unacknowledged(unit) * units.into(), "one way at a time")
 }
 
-/// What a radio can send.
+/// An estimate of what a radio can send.
 struct Limit {
     mbps: f64,
-    /// When: each way, or one way at a time.
+    /// The direction that it is for: each way, or one way at a time.
     when: &'static str,
-    /// What it is if nothing comes the other way, where slots follow the demand.
+    /// The estimate if nothing is sent the other way, for slots that follow the demand.
     one_way: Option<f64>,
 }
 
-/// What a radio can send; that of the two ends with the most neighbours has so many.
+/// The estimate for a radio; of the link's ends, the one with the most neighbours has `neighbours`.
 fn limit(one_way: Duration, (radio, neighbours): (&RadioPlan, u64), config: &LinkConfig) -> Limit {
     let there_and_back = one_way * 2;
     let mut alone = None;
@@ -143,7 +144,7 @@ fn limit(one_way: Duration, (radio, neighbours): (&RadioPlan, u64), config: &Lin
         LinkConfig::Wild(wild) => {
             let packets = |slot| packets_a_slot(wild, &radio.spec, slot);
             let (slot, most, least) = (wild.slot(), wild.slot_most(), wild.slot_least());
-            // The longest slot beside the shortest: they follow the demand.
+            // With demand one way only, the longest slot alternates with the shortest.
             let one_way = || mbps(packets(most), most + least + there_and_back);
             alone = (least < slot).then(one_way);
             (packets(slot), slot * 2 + there_and_back, "each way")
@@ -169,30 +170,30 @@ fn limit(one_way: Duration, (radio, neighbours): (&RadioPlan, u64), config: &Lin
     Limit { mbps: mbps(packets, time), when, one_way: alone }
 }
 
-/// So many packets in a time, in Mb/s.
+/// A number of packets in a time, in Mb/s.
 fn mbps(packets: f64, time: Duration) -> f64 {
     packets * PACKET_BYTES as f64 * 8.0 / (time.as_nanos() as f64 / 1e3)
 }
 
-/// Packets that a radio sends in a slot of `wild`; parts of them count where frames are filled,
-/// the last with what fits.
+/// Packets that a radio sends in a slot of `wild`. With `frame_bytes`, where frames are filled with
+/// parts of packets, fractions count.
 fn packets_a_slot(wild: &WildConfig, radio: &RadioSpec, slot: Duration) -> f64 {
-    // What was sent is acknowledged in the other end's slot.
+    // Acknowledgements come only in the other end's slot, so the window limits a slot.
     let window = wild.window(radio) as f64;
     let is_cut = !radio.aggregates() && wild.in_order != InOrder::Link;
     let Some(filled) = wild.frame_bytes.filter(|_| is_cut) else {
         return (wild.packets_a_slot(radio, slot, PACKET_BYTES) as f64).min(window);
     };
     let frame = usize::from(filled).saturating_sub(LLC_SNAP_BYTES + radio.seal_bytes);
-    // A frame has the end of one packet and the beginning of another.
+    // A filled frame holds the end of one packet and the beginning of another.
     let body = frame.saturating_sub(HEADER_BYTES + 2 * bundle::HEAD_BYTES);
     let room = slot.saturating_sub(wild.guard());
     let frames = room.as_nanos() as f64 / radio.unacknowledged(frame).as_nanos() as f64;
     frames.min(window) * body as f64 / PACKET_BYTES as f64
 }
 
-/// Packets that a radio sends each time that it has waited for the air, and how long that takes
-/// with the mean of its draws.
+/// Packets that a radio sends each time that it wins access to the air, and how long that takes
+/// with the mean random gap.
 fn packets_an_access(
     radio: &RadioPlan,
     &PlainConfig { mac_ack, queue_packets, .. }: &PlainConfig,
@@ -212,7 +213,7 @@ fn packets_an_access(
         let mut longer = ampdu;
         longer.push(mpdu);
         let bytes = longer.bytes();
-        // A TXOP is of air time: the way does not count.
+        // A TXOP limits air time, without propagation delays.
         let announced = request(radio, bytes) + protection(radio, bytes);
         let time = announced + phy.air_time(bytes, rate) + answered(BLOCK_ACK_BYTES);
         if !txop.is_zero() && time > txop {
@@ -225,26 +226,27 @@ fn packets_an_access(
         _ => (ampdu.bytes(), BLOCK_ACK_BYTES),
     };
     let answered = if mac_ack { answered(answer) + there_and_back } else { Duration::ZERO };
-    // RTS and CTS are for all of a TXOP, CTS to oneself for the frame behind it.
+    // RTS and CTS cover a whole TXOP, unless its frames are unknown to 802.11b stations: then they
+    // precede each of them.
     let way = if is_asked_for(radio, psdu) { there_and_back } else { Duration::ZERO };
     let once = request(radio, psdu) + way;
     let exchange = protection(radio, psdu) + phy.air_time(psdu, rate) + answered;
     // A TXOP goes on after SIFS while the whole next exchange fits.
     let more = txop.saturating_sub(once + exchange).div_duration(phy.sifs() + exchange);
-    // What is acknowledged contends, whatever the gap before other frames.
+    // Acknowledged frames contend, whatever the gap before other frames.
     let gap = if mac_ack { Gap::Backoff } else { radio.spec.gap };
     let gap = RadioSpec { gap, ..radio.spec }.mean_gap();
     let time = gap + once + exchange + (phy.sifs() + exchange) * more;
     (ampdu.mpdus() as u64 * (1 + more), time)
 }
 
-/// Whether RTS and CTS go before a frame of so many bytes.
+/// Whether RTS and CTS precede a frame of this many bytes.
 fn is_asked_for(radio: &RadioPlan, psdu: usize) -> bool {
     radio.config.rts_threshold.is_some_and(|most| psdu > most)
 }
 
-/// What RTS and CTS take before a frame of so many bytes, with the pauses behind them and without
-/// their ways; nothing where they do not go.
+/// The time of RTS and CTS before a frame of this many bytes, with the SIFS after each and without
+/// propagation delays; zero if they are not used.
 fn request(radio: &RadioPlan, psdu: usize) -> Duration {
     if !is_asked_for(radio, psdu) {
         return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! `farhop check`: whether a scenario can be run, and what it would do.
+//! `farhop check`: whether a scenario is correct, and what it would do.
 
 mod limits;
 
@@ -21,12 +21,12 @@ use super::up::{IDLE_PSK, READABLE};
 use super::{lab, print_text};
 use crate::{Failure, load, sweep};
 
-/// Size of a packet in examples and limits.
+/// Size of a packet in examples and estimates, in bytes.
 const PACKET_BYTES: usize = 1500;
-/// Nodes, links and flows that are listed one by one.
+/// Most nodes, links and flows that are listed one by one.
 const LISTED: usize = 20;
 
-/// Checks a scenario and says what it would do; exit status 2 if something in it is wrong.
+/// Checks a scenario and describes what it would do; exit status 2 if something in it is wrong.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  farhop check scenarios/demo.toml")]
 pub(crate) struct Options {
@@ -64,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a scenario would do, for people.
+/// What a scenario would do, as text.
 pub(crate) fn describe(scenario: &Scenario) -> String {
     let plan = scenario.plan_for_flows();
     let mut out = format!(
@@ -125,7 +125,7 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
     out
 }
 
-/// What is left of a long list.
+/// A line that counts what a long list leaves out.
 fn more(all: usize, what: &str) -> String {
     match all.checked_sub(LISTED) {
         Some(left) if left > 0 => format!("and {}\n", counted(left, &format!("more {what}"))),
@@ -133,7 +133,7 @@ fn more(all: usize, what: &str) -> String {
     }
 }
 
-/// Who hears whom.
+/// The propagation model, and how many nodes hear each other.
 fn describe_air(scenario: &Scenario, plan: &Plan) -> String {
     let degrees: Vec<usize> = plan.nodes.iter().map(|node| node.peers.len()).collect();
     let sum: usize = degrees.iter().sum();
@@ -207,12 +207,12 @@ fn describe_traffic(out: &mut String, scenario: &Scenario) {
     }
 }
 
-/// Whether a radio is one, and no end of a wire.
+/// Whether a radio uses the air, and is not the end of a wire.
 fn is_on_air(radio: &RadioPlan) -> bool {
     radio.spec.phy.kind != PhyKind::Wire
 }
 
-/// The devices that `farhop up` would take for a node.
+/// The devices that `farhop up` would use for a node.
 fn describe_devices(scenario: &Scenario, node: &str) -> String {
     let node = scenario.node.iter().find(|other| other.name == node);
     let devices = node.into_iter().flat_map(NodeConfig::all_devices);
@@ -224,7 +224,7 @@ fn describe_devices(scenario: &Scenario, node: &str) -> String {
     devices.map(name).collect()
 }
 
-/// How long the radios of a node wait for an acknowledgement. Nobody acknowledges on wires.
+/// The ACK time-outs of a node's radios. On wires nothing is acknowledged.
 fn describe_timeouts(node: &NodePlan) -> String {
     let radios = node.radios.iter().filter(|radio| is_on_air(radio));
     let micros: BTreeSet<u64> = radios.map(|radio| radio.ack_timeout.as_micros()).collect();
@@ -235,7 +235,7 @@ fn describe_timeouts(node: &NodePlan) -> String {
     }
 }
 
-/// What a radio sends with.
+/// The PHY, the rates and the air time of a packet of a radio.
 fn describe_card(RadioPlan { spec, ack_rate, .. }: &RadioPlan) -> String {
     format!(
         "radio: {} at {}, ACK at {ack_rate}; a packet of {PACKET_BYTES} B is {} us on air\n",
@@ -250,7 +250,7 @@ fn describe_units(link: &str, units: u8, attempts: u8) -> String {
     format!("{link}: {units} of a packet, at most {bursts}\n")
 }
 
-/// A radio, and what its link does. Of a wire its own line tells.
+/// A radio and the settings of its link. A wire is described with its link.
 fn describe_radio(radio: &RadioPlan, link: &LinkConfig) -> String {
     let spec = &radio.spec;
     let mut out = match is_on_air(radio) {
@@ -311,7 +311,7 @@ fn describe_radio(radio: &RadioPlan, link: &LinkConfig) -> String {
     out
 }
 
-/// How long slots are.
+/// The length of slots.
 fn slots(wild: &WildConfig) -> String {
     let (least, most) = (wild.slot_least(), wild.slot_most());
     match least == most {
@@ -323,7 +323,7 @@ fn slots(wild: &WildConfig) -> String {
     }
 }
 
-/// The classes of a link, in the order in which they are tried.
+/// The classes of a link, in the order in which they are matched.
 fn describe_classes(out: &mut String, wild: &WildConfig) {
     for class in &wild.class {
         let own = [
@@ -349,7 +349,7 @@ fn describe_classes(out: &mut String, wild: &WildConfig) {
     }
 }
 
-/// A setting as files write it.
+/// A setting as it is written in files.
 fn word(setting: impl serde::Serialize) -> String {
     let word = serde_json::to_value(setting).unwrap_or_default();
     word.as_str().unwrap_or_default().to_owned()
@@ -369,7 +369,7 @@ fn describe_link(link: &RadioLinkConfig, hops: &[Hop]) -> String {
     }
 }
 
-/// A share in percent, as somebody would have written it.
+/// A share in percent, rounded so that floating-point errors do not show.
 fn percent(share: f64) -> f64 {
     (share * 1e9).round() / 1e7
 }
@@ -461,7 +461,7 @@ mod tests {
         assert!(said.contains("ACK time-out 563 us"), "{said}");
     }
 
-    /// What is said of a link between radios with these keys.
+    /// The description of a link between radios with these keys.
     fn described_between(a: &str, b: &str) -> String {
         let text = format!(
             "name = \"x\"\nstack.link = {{ kind = \"plain\" }}\n\
@@ -482,13 +482,13 @@ mod tests {
 
     #[test]
     fn each_direction_between_two_phys_has_the_rate_that_its_receiver_knows() {
-        // To a radio of b and from it all goes at 11 Mb/s, as between two of them.
+        // To and from a radio of b everything is sent at 11 Mb/s, as between two of them.
         let (b, g) = ("", "phy = \"802.11g\", mixed = true, rate_mbps = 54");
         for (first, second) in [(b, b), (b, g), (g, b)] {
             assert_eq!(limit_between(first, second), "6.91 Mb/s one way at a time,");
         }
-        // To one of a 34 us DIFS, 67 us backoff, 252 us data at 54 Mb/s, 16 us SIFS, 28 us ACK;
-        // from it 2072 us data at 6 Mb/s, and 44 us ACK.
+        // To a radio of a: 34 us DIFS, 67 us backoff, 252 us data at 54 Mb/s, 16 us SIFS, 28 us
+        // ACK. From it: 2072 us data at 6 Mb/s, and 44 us ACK.
         let (a, n) = ("phy = \"802.11a\", rate_mbps = 6", "phy = \"802.11n\"");
         let said = limit_between(n, a);
         assert_eq!(said, "30.19 Mb/s from a to b, 5.37 Mb/s from b to a, one way at a time,");
@@ -593,7 +593,7 @@ mod tests {
             let mbps: f64 = limit.split(' ').next().expect("a number").parse().expect("a number");
             (mbps * 40e3 / 12e3).round()
         };
-        // Of 18.5 ms a packet of 1,500 bytes takes 1.3, and a marker a fifth of one.
+        // A packet of 1,500 bytes takes 1.3 ms of 18.5 ms, and a marker a fifth of one.
         assert_eq!(packets(1) - packets(11), 2.0);
     }
 
@@ -633,9 +633,9 @@ mod tests {
             );
             describe(&toml::from_str(&text).expect("a good scenario"))
         };
-        // 28 of 1,572 bytes with their delimiters are 5.46 ms at 65 Mb/s, beside 34 us, a
-        // backoff of 67.5 us, 16 us and 32 us of answer; by itself a frame is 333 us, and a request
-        // 249 us: one by itself, three times 28, and 4 in what is left of 18.5 ms.
+        // 28 MPDUs of 1,572 bytes with their delimiters take 5.46 ms at 65 Mb/s, and a 34 us DIFS,
+        // 67.5 us backoff, 16 us SIFS and a 32 us answer; a single frame takes 333 us, a request
+        // 249 us. In 18.5 ms: a single frame, three times 28, and 4 in the rest.
         let said = of("phy = \"802.11n\"");
         assert!(said.contains("89 packets of 1500 B a slot"), "{said}");
         assert!(said.contains("about 26.70 Mb/s each way"), "{said}");
@@ -653,8 +653,8 @@ mod tests {
             describe(&toml::from_str(&text).expect("a good scenario"))
         };
         let a = "phy = \"802.11a\", rate_mbps = 54";
-        // 1,500 bytes in 248 us, SIFS of 16, an answer in 28 and 133.4 of way; before that DIFS of
-        // 34 and 67.5 of draw, or SIFS, slots of 50 and 7.5 of them, AIFSN 5 and 15.5 slots drawn.
+        // 248 us for 1,500 bytes, 16 SIFS, 28 for the answer, 133.4 of propagation. Before that 34
+        // DIFS and 67.5 backoff; or SIFS, 2 and 7.5 slots of 50; or SIFS, AIFSN 5 and 15.5 slots.
         let mbps = |before: f64, beside: f64| {
             let all = before + 248.0 + 16.0 + 28.0 + 133.4 + beside;
             12_000.0 / all
@@ -667,7 +667,7 @@ mod tests {
                 // With two bytes of QoS control it has a symbol more.
                 mbps(16.0 + 45.0 + 15.5 * 9.0, 4.0),
             ),
-            // RTS and CTS of 28 us each at 24 Mb/s, two SIFS and the way.
+            // RTS and CTS of 28 us each at 24 Mb/s, two SIFS, and propagation there and back.
             (", rts_threshold = 1000", mbps(101.5, 28.0 * 2.0 + 32.0 + 133.4)),
             (", rts_threshold = 2000", mbps(101.5, 0.0)),
         ] {
@@ -694,8 +694,8 @@ mod tests {
             limit.split(' ').next().expect("a word").parse::<f64>().expect("a number")
         };
         let n = "phy = \"802.11n\", edca = true, access.best_effort.txop_us =";
-        // AIFS of 43 us, a draw of 67.5, 36 of preamble, symbols of 4 us for so many MPDUs of 1,544
-        // bytes, SIFS of 16, a block acknowledgement in 32, and 13.3 of way.
+        // 43 us AIFS, 67.5 backoff, 36 preamble, symbols of 4 us for the MPDUs of 1,544 bytes, 16
+        // SIFS, 32 for the block acknowledgement, 13.3 of propagation.
         for (txop, mpdus, symbols) in [(500.0, 2.0, 96.0), (2_000.0, 10.0, 476.0)] {
             let right = mpdus * 12_000.0 / (43.0 + 67.5 + 36.0 + symbols * 4.0 + 48.0 + 13.3);
             let found = of(&format!("{n} {txop}"), "");
@@ -703,7 +703,7 @@ mod tests {
         }
         let ac = "phy = \"802.11ac\", width_mhz = 80, streams = 2";
         assert!((of(ac, ", queue_packets = 5") - 209.2).abs() < 0.5, "as the simulator has it");
-        // CTS to oneself goes before each frame of a TXOP, RTS and CTS once.
+        // CTS to oneself precedes each frame of a TXOP, RTS and CTS only the first.
         let g = "phy = \"802.11g\", mixed = true, edca = true, access.best_effort.txop_us = 3000";
         let cts = of(&format!("{g}, protection = \"cts-to-self\""), "");
         let rts = of(&format!("{g}, rts_threshold = 100"), "");

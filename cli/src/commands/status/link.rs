@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::list;
 
-/// The link: its slots, its neighbours, what it counted.
+/// The link: its slots, its neighbours, and its counters.
 pub(super) fn describe_link(status: &Value, earlier: Option<&Value>) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -56,7 +56,7 @@ fn rates(status: &Value, neighbour: &Value, earlier: Option<&Value>) -> String {
     format!("{out:.2} Mb/s out and {back:.2} in {span}")
 }
 
-/// What blocks have found out of paths of which nobody says what they carry.
+/// What block transport measured on routes whose capacity no layer reports.
 pub(super) fn describe_paths(status: &Value) -> String {
     let mut out = String::new();
     for path in status["stack"]["paths"].as_array().into_iter().flatten() {
@@ -74,14 +74,14 @@ pub(super) fn describe_paths(status: &Value) -> String {
     out
 }
 
-/// A neighbour of which nothing was heard for so long is silent; one that is down until then may be
+/// A neighbour not heard for this long is silent; one that is down but heard more recently may be
 /// out of step.
 const SILENT_S: f64 = 1.0;
-/// One that is not down, but of which nothing was heard for so long, may be gone: where nothing is
-/// sent unless somebody has something to say, silence alone takes no neighbour down.
+/// A neighbour that is not down, but was not heard for this long, may be gone: on links that send
+/// only when there is data, silence alone takes no neighbour down.
 const UNHEARD_S: f64 = 10.0;
 
-/// Whether the key of a node was revoked here, and it has no other.
+/// Whether the key of a node was revoked here and not replaced.
 pub(super) fn is_revoked(status: &Value, node: &Value) -> bool {
     let has = |all: &Value, is: &dyn Fn(&Value) -> bool| {
         all.as_array().is_some_and(|all| all.iter().any(is))
@@ -114,11 +114,11 @@ fn describe_neighbour(neighbour: &Value, status: &Value, rates: &str) -> String 
     };
     let mut out = format!("  neighbour {name}: {word}");
     if let Some(why) = neighbour["refused"].as_str() {
-        // Some link protocols begin their frames as another version of this one would.
+        // Some other link protocols look like another version of this one.
         let or = if why == "version" { ", or another link-protocol" } else { "" };
         let _ = write!(out, ", REFUSED: it has another {why}{or}");
     }
-    // What was measured while it was heard does not hold for long.
+    // What was measured while it was heard is soon out of date.
     let most_s = if is_up { UNHEARD_S } else { SILENT_S };
     let is_heard = heard_ago_s.map_or(is_up, |ago| ago < most_s);
     let _ = match heard_ago_s {
@@ -152,7 +152,7 @@ fn describe_neighbour(neighbour: &Value, status: &Value, rates: &str) -> String 
     out
 }
 
-/// What is decided for a class of flows, and its queue.
+/// The settings of a class of flows as they are now, and its queue.
 fn describe_class(class: &Value) -> String {
     let preset = class["preset"].as_str().map_or(String::new(), |preset| format!(" ({preset})"));
     let coding = match class["codes"].as_str() {

@@ -1,9 +1,9 @@
-//! What is told of a daemon that stood still, and of a time of day that was set.
+//! Whether a daemon stood still or the time of day was set, as text.
 
 use farhop_proto::base::counted;
 use serde_json::Value;
 
-/// What upset a daemon in time, if something did.
+/// Interruptions of a daemon's time, if there were any.
 pub(super) fn describe_upsets(status: &Value) -> String {
     let told = |key: &str, what: &str, by: &str, why: &str| {
         let upset = &status[key];

@@ -1,9 +1,8 @@
-//! Arrays that stand where tables do, the other way round, and arrays that are too long or too
-//! short.
+//! Finds arrays where tables belong, tables where arrays belong, and arrays of the wrong length.
 //!
-//! serde takes the first without a word, as it reads a struct from an array of its fields too, and
-//! a pair from the beginning of a longer array. So they are looked for by the schema of a scenario,
-//! before the document is read.
+//! serde accepts some of these silently: it also reads a struct from an array of its fields, and a
+//! pair from the beginning of a longer array. So they are found by the schema of a scenario, before
+//! the document is read.
 
 use std::sync::LazyLock;
 
@@ -15,17 +14,17 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::{COMPLAINTS, Complaint, Path, Step, table_like};
 
-/// What a scenario may hold. A sweep reads thousands of them.
+/// The schema of a scenario, built once: a sweep reads thousands of scenarios.
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(Scenario).to_value());
 
-/// The first arrays of a document that cannot be what they stand for, in its order.
+/// The first arrays and tables of a document that the schema does not allow, in its order.
 pub(super) fn misfits(document: &Spanned<DeTable<'_>>) -> Vec<(Path, Complaint)> {
     let mut look = Look { root: &SCHEMA, here: Path::new(), found: Vec::new() };
     look.table(&SCHEMA, document.get_ref());
     look.found
 }
 
-/// The keys that a table of a document must have; none where nothing is known of it.
+/// The required keys of a table of a document; none if its form is unknown.
 pub(super) fn required(document: &Spanned<DeTable<'_>>, path: &[Step]) -> Vec<String> {
     let look = Look { root: &SCHEMA, here: Path::new(), found: Vec::new() };
     let form = look.form_of(&SCHEMA, document.get_ref(), path);
@@ -33,7 +32,7 @@ pub(super) fn required(document: &Spanned<DeTable<'_>>, path: &[Step]) -> Vec<St
     keys.filter_map(|key| key.as_str().map(str::to_owned)).collect()
 }
 
-/// Where a key goes that a scenario has at its top.
+/// Where to put a key that belongs at the top level, if this is one.
 pub(super) fn place_at_top(key: &str) -> Option<String> {
     let schema = SCHEMA["properties"].get(key)?;
     let look = Look { root: &SCHEMA, here: Path::new(), found: Vec::new() };
@@ -48,7 +47,7 @@ pub(super) fn place_at_top(key: &str) -> Option<String> {
     })
 }
 
-/// A walk through a document, beside the schema of what stands there.
+/// A walk through a document in parallel with its schema.
 struct Look<'a> {
     root: &'a Value,
     here: Path,
@@ -109,7 +108,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// What is said where one table stands for a list, and what would be right.
+    /// The message and the hint for a single table where a list belongs.
     fn list_like(&self, list: &'a Value) -> (String, String) {
         let keys = self.here.iter().map(|step| match step {
             Step::Key(key) => Some(key.as_str()),
@@ -139,7 +138,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The form of the table at a path that starts from a table of another form.
+    /// The form (a resolved schema) of the table at a path that starts in a table of another form.
     fn form_of(&self, form: &'a Value, table: &DeTable<'_>, path: &[Step]) -> Option<&'a Value> {
         let Some((Step::Key(key), mut rest)) = path.split_first() else { return Some(form) };
         let mut value = table.get(key.as_str())?.get_ref();
@@ -156,7 +155,7 @@ impl<'a> Look<'a> {
         self.form_of(form, table, rest)
     }
 
-    /// All forms that something may have, each with the name of its type.
+    /// All forms that a schema allows, each with the name of its type.
     fn forms(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
         let mut forms = Vec::new();
         let mut open = vec![("", schema)];
@@ -175,12 +174,12 @@ impl<'a> Look<'a> {
     }
 }
 
-/// What may stand at a key of a table.
+/// The schema of a key of a table.
 fn schema_of<'a>(form: &'a Value, key: &str) -> Option<&'a Value> {
     form["properties"].get(key).or_else(|| form.get("additionalProperties"))
 }
 
-/// Whether a form is, or may be, of one of the types of JSON.
+/// Whether a form allows this JSON type.
 fn is(form: &Value, kind: &str) -> bool {
     match &form["type"] {
         Value::Array(kinds) => kinds.iter().any(|one| one == kind),
@@ -188,7 +187,7 @@ fn is(form: &Value, kind: &str) -> bool {
     }
 }
 
-/// Whether a form is that of a table with the `kind` that this one has, if forms have any.
+/// Whether a form is that of a table with this table's `kind`, if forms have one.
 fn is_of_kind(form: &Value, table: &DeTable<'_>) -> bool {
     let kind = table.get("kind").and_then(|kind| kind.get_ref().as_str());
     is(form, "object")
@@ -199,7 +198,7 @@ fn is_of_kind(form: &Value, table: &DeTable<'_>) -> bool {
 mod tests {
     use super::*;
 
-    /// The places of the arrays that do not fit, as the text that stands there, and the messages.
+    /// The texts at the places of the misfits, and the messages.
     fn found(text: &str) -> Vec<(String, String)> {
         let document = DeTable::parse(text).expect("well-formed");
         let found = misfits(&document).into_iter();
@@ -220,7 +219,7 @@ mod tests {
         assert_found("[link]\nbetween = 3", "[link]", "there may be several");
     }
 
-    /// One array does not fit, and this is said of it.
+    /// Asserts that there is one misfit, with this text and message.
     fn assert_found(text: &str, place: &str, what: &str) {
         let found = found(text);
         assert_eq!(found.len(), 1, "{text}: {found:?}");

@@ -5,42 +5,42 @@ use super::{GuardInterval, Phy, PhyKind, SERVICE_BITS};
 use crate::base::time::Duration;
 use crate::base::units::Bitrate;
 
-/// What goes before each MPDU of an A-MPDU, in bytes.
+/// Length of the delimiter before each MPDU of an A-MPDU, in bytes.
 pub const DELIMITER_BYTES: usize = 4;
 
-/// How large an A-MPDU may be.
+/// Limits of an A-MPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmpduLimits {
-    /// MPDUs: the window of a block acknowledgement.
+    /// Number of MPDUs: the window of a block acknowledgement.
     pub mpdus: usize,
-    /// Bytes with delimiters and padding.
+    /// Length in bytes, including delimiters and padding.
     pub bytes: usize,
     /// Air time of the whole frame.
     pub air_time: Duration,
 }
 
-/// The length of an A-MPDU as MPDUs are added.
+/// The length of an A-MPDU to which MPDUs are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AmpduSize {
     bytes: usize,
     mpdus: usize,
-    /// VHT pads the last MPDU as well, as the frame goes on to the end of its symbol.
+    /// VHT pads the last MPDU too, because the frame continues to the end of its symbol.
     pads_last: bool,
 }
 
 impl AmpduSize {
-    /// Length in bytes: delimiters, MPDUs, padding to four bytes.
+    /// Length in bytes: delimiters, MPDUs, and padding to four bytes.
     pub const fn bytes(&self) -> usize {
         if self.pads_last { self.bytes.next_multiple_of(4) } else { self.bytes }
     }
 
-    /// MPDUs so far.
+    /// Number of MPDUs so far.
     pub const fn mpdus(&self) -> usize {
         self.mpdus
     }
 
-    /// Adds an MPDU of `bytes` bytes with its check sequence; returns where in the A-MPDU its first
-    /// byte stands, behind its delimiter.
+    /// Adds an MPDU of `bytes` bytes, check sequence included. Returns the position of its first
+    /// byte in the A-MPDU, after its delimiter.
     pub const fn push(&mut self, bytes: usize) -> usize {
         let start = self.bytes.next_multiple_of(4) + DELIMITER_BYTES;
         self.bytes = start + bytes;
@@ -50,7 +50,7 @@ impl AmpduSize {
 }
 
 impl Phy {
-    /// The limits of an A-MPDU; nothing where there is none. The bytes are those of the largest
+    /// The limits of an A-MPDU; `None` if the PHY has none. The length is that of the largest
     /// receive buffer that can be announced (length exponents 3 and 7), the time is aPPDUMaxTime.
     pub const fn ampdu_limits(&self) -> Option<AmpduLimits> {
         let bytes = match self.kind {
@@ -61,14 +61,13 @@ impl Phy {
         Some(AmpduLimits { mpdus: 64, bytes, air_time: Duration::from_micros(5_484) })
     }
 
-    /// An A-MPDU at `rate` without MPDUs.
+    /// An empty A-MPDU at `rate`.
     pub fn ampdu(&self, rate: Bitrate) -> AmpduSize {
         let (sent, _) = self.sent(rate);
         AmpduSize { bytes: 0, mpdus: 0, pads_last: sent.kind == PhyKind::Ac }
     }
 
-    /// The longest A-MPDU at `rate` of MPDUs of `bytes` bytes each, `most` of them at most and one
-    /// at least.
+    /// The longest A-MPDU at `rate` of MPDUs of `bytes` bytes each: at least one, at most `most`.
     pub fn longest_ampdu(&self, bytes: usize, rate: Bitrate, most: usize) -> AmpduSize {
         let before = bytes.next_multiple_of(4) + DELIMITER_BYTES;
         let of = |mpdus: usize| AmpduSize {
@@ -84,8 +83,8 @@ impl Phy {
         of(fits)
     }
 
-    /// Whether an A-MPDU at `rate` still keeps the limits with one more MPDU of `bytes` bytes. The
-    /// first always fits.
+    /// Whether an A-MPDU at `rate` stays within the limits with one more MPDU of `bytes` bytes. The
+    /// first one always fits.
     pub fn has_room(&self, ampdu: AmpduSize, bytes: usize, rate: Bitrate) -> bool {
         let limits = self.sent(rate).0.ampdu_limits();
         let Some(limits) = limits else { return ampdu.mpdus == 0 };
@@ -97,7 +96,7 @@ impl Phy {
                 && self.air_time(larger.bytes(), rate) <= limits.air_time)
     }
 
-    /// Length of the PSDU of a lone MPDU: VHT sends it as an A-MPDU of one.
+    /// Length of the PSDU of a single MPDU, in bytes: VHT sends it as an A-MPDU of one.
     pub fn psdu_bytes(&self, mpdu: usize, rate: Bitrate) -> usize {
         if self.sent(rate).0.kind != PhyKind::Ac || self.mcs(rate).is_none() {
             return mpdu;
@@ -107,14 +106,14 @@ impl Phy {
         ampdu.bytes()
     }
 
-    /// From the start of a frame at `rate` to the start of the symbol that has the first bit of a
-    /// byte of its PSDU.
+    /// From the start of a frame at `rate` to the start of the symbol with the first bit of a byte
+    /// of its PSDU.
     pub fn byte_time(&self, byte: usize, rate: Bitrate) -> Duration {
         self.symbols_time(byte, rate, |bits, per_symbol| bits / per_symbol)
     }
 
-    /// From the start of a frame at `rate` to the end of the symbol that has the last bit of the
-    /// first `bytes` bytes of its PSDU.
+    /// From the start of a frame at `rate` to the end of the symbol with the last bit of the first
+    /// `bytes` bytes of its PSDU.
     pub fn byte_end(&self, bytes: usize, rate: Bitrate) -> Duration {
         self.symbols_time(bytes, rate, u64::div_ceil)
     }

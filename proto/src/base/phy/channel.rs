@@ -1,18 +1,19 @@
-//! What radios on different channels are to each other (`radio.md` 6).
+//! How much radios on different channels disturb each other (`radio.md` 6).
 
 use super::{Phy, PhyKind};
 
-/// Of radios on channels of 20 or 22 MHz that are 0, 5, 10, 15 and 20 MHz apart.
+/// Shares of power for channels of 20 or 22 MHz that are 0, 5, 10, 15 and 20 MHz apart.
 const SHARES: [f64; 5] = [1.0, 0.7, 0.3, 0.05, 0.0];
 
 impl Phy {
-    /// How much of the power that a radio of `sender` sends on channel `from` falls into channel
-    /// `channel` of this one: 0 to 1. Channels count by their centres, 5 MHz from one to the next.
+    /// The share of the power that a radio of `sender` sends on channel `from` that falls into
+    /// channel `channel` of this one: 0 to 1. Channels are numbered by their centres, in steps of 5
+    /// MHz.
     ///
-    /// `radio.md` 6 has the shares of channels of 20 and 22 MHz; those of other widths fall in the
-    /// same way over the mean of both, so that channels whose edges meet are apart. What is sent
-    /// over more than is listened to falls beside in part. The two bands are apart, and wires have
-    /// no channels.
+    /// `radio.md` 6 has the shares for channels of 20 and 22 MHz. For other widths they decrease in
+    /// the same way over the mean of both widths, so that channels whose edges meet do not overlap.
+    /// If the sender's channel is wider, a part of the power falls outside the receiver's. The two
+    /// bands do not overlap, and wires have no channels.
     pub fn overlap(&self, channel: u16, sender: &Self, from: u16) -> f64 {
         let has_wire = [self, sender].iter().any(|phy| phy.kind == PhyKind::Wire);
         if has_wire || self.band() != sender.band() {

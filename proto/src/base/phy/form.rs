@@ -1,7 +1,9 @@
-//! Forms: what a radio of n or ac sends to one that knows less of it (802.11-2012 20.1 and 9.7.6,
-//! 802.11ac-2013 22.1 and 9.7.6.6). Data goes in the older of both formats, over the narrower of
-//! both channels and in the fewer streams; what is not HT or VHT over the narrower channel. A rate
-//! carries the number of its form, since the same figure may be another MCS in each, and bears
+//! Forms: what a radio of n or ac sends to a radio with fewer abilities (802.11-2012 20.1 and
+//! 9.7.6, 802.11ac-2013 22.1 and 9.7.6.6).
+//!
+//! Data is sent in the older of the two formats, over the narrower of the two channels and in the
+//! smaller number of streams; frames that are neither HT nor VHT, over the narrower channel. A rate
+//! carries the number of its form, because the same figure may be another MCS in each form, with
 //! another noise.
 
 use super::{Band, GuardInterval, Phy, PhyKind, Width};
@@ -10,9 +12,9 @@ use crate::base::units::Bitrate;
 const KINDS: [PhyKind; 2] = [PhyKind::N, PhyKind::Ac];
 const WIDTHS: [Width; 3] = [Width::Mhz20, Width::Mhz40, Width::Mhz80];
 const INTERVALS: [GuardInterval; 2] = [GuardInterval::Long, GuardInterval::Short];
-/// The first form of HT and VHT; 0 is the radio's own.
+/// The first HT or VHT form; 0 is the radio's own.
 const MCS: usize = 1;
-/// The first form of the older OFDM: one for each width.
+/// The first non-HT form: there is one for each width.
 const NON_HT: usize = MCS + KINDS.len() * WIDTHS.len() * 2 * INTERVALS.len();
 
 fn place<T: PartialEq>(known: &[T], it: &T) -> usize {
@@ -24,7 +26,7 @@ impl Phy {
         matches!(self.kind, PhyKind::N | PhyKind::Ac)
     }
 
-    /// What a frame at a rate of this PHY is: one of which PHY, at which of its rates.
+    /// A frame at a rate of this PHY as it is sent: the PHY of that form, and its rate.
     pub fn sent(&self, rate: Bitrate) -> (Self, Bitrate) {
         let form = usize::from(rate.form());
         let (band, own) = (self.band(), rate.in_form(0));
@@ -48,7 +50,7 @@ impl Phy {
         (sent, own)
     }
 
-    /// The rate of this PHY that a frame has which is one of `sent`, of n or ac, at one of its MCS.
+    /// The rate of this PHY for a frame of PHY `sent`, n or ac, at one of its MCS.
     pub(crate) fn rate_as(&self, sent: &Self, rate: Bitrate) -> Bitrate {
         let of = |phy: &Self| (phy.kind, phy.width, phy.streams, phy.guard_interval);
         if of(sent) == of(self) {
@@ -59,8 +61,8 @@ impl Phy {
         rate.in_form((MCS + at * 2 + place(&INTERVALS, &sent.guard_interval)) as u8)
     }
 
-    /// A rate as it goes to radios with channels of that width: one of the older OFDM over no more
-    /// than that, and any other as it is.
+    /// A rate as it is sent to radios with channels of that width: the older OFDM over at most that
+    /// width, any other rate unchanged.
     #[inline]
     pub fn narrowed(&self, rate: Bitrate, width: Width) -> Bitrate {
         if !self.has_mcs() || width >= self.sent(rate).0.width || self.mcs(rate).is_some() {
@@ -69,7 +71,7 @@ impl Phy {
         rate.in_form((NON_HT + place(&WIDTHS, &width)) as u8)
     }
 
-    /// The rate, as one of this PHY, of a frame that a radio of another one has sent.
+    /// The rate, as one of this PHY, of a frame that a radio of another PHY sent.
     #[inline]
     pub fn received(&self, sender: &Self, rate: Bitrate) -> Bitrate {
         if self == sender {
@@ -82,8 +84,8 @@ impl Phy {
         }
     }
 
-    /// What it sends to a radio that has other formats, widths or streams than it; nothing where
-    /// one of the two has no MCS.
+    /// The PHY in which it sends to a radio with other formats, widths or streams; `None` if one of
+    /// the two has no MCS, or they are in different bands.
     pub(super) fn common(&self, receiver: &Self) -> Option<Self> {
         let is_near = self.has_mcs() && receiver.has_mcs() && self.band() == receiver.band();
         let kind = if self.kind == receiver.kind { self.kind } else { PhyKind::N };

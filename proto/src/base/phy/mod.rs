@@ -28,29 +28,29 @@ pub use spec::{Contention, RadioSpec};
 
 /// MAC header of a data frame without QoS, in bytes.
 pub const DATA_HEADER_BYTES: usize = 24;
-/// What QoS control adds to a data header, in bytes.
+/// Length of the QoS control field in a data header, in bytes.
 pub const QOS_CONTROL_BYTES: usize = 2;
-/// LLC and SNAP headers, in bytes.
+/// Length of the LLC and SNAP headers, in bytes.
 pub const LLC_SNAP_BYTES: usize = 8;
 /// Frame check sequence, in bytes.
 pub const FCS_BYTES: usize = 4;
-/// Length of a data frame on air, from its MAC header to its check sequence, whose payload behind
-/// LLC/SNAP has `payload` bytes.
+/// Length of a data frame on air, from its MAC header to its check sequence, in bytes; `payload` is
+/// the length of its payload behind LLC/SNAP.
 pub const fn mpdu_bytes(is_qos: bool, payload: usize) -> usize {
     let qos = if is_qos { QOS_CONTROL_BYTES } else { 0 };
     DATA_HEADER_BYTES + qos + LLC_SNAP_BYTES + payload + FCS_BYTES
 }
 
-/// ACK and CTS frames with their check sequence, in bytes.
+/// Length of ACK and CTS frames with their check sequence, in bytes.
 pub const ACK_BYTES: usize = 14;
-/// RTS frame with its check sequence, in bytes.
+/// Length of an RTS frame with its check sequence, in bytes.
 pub const RTS_BYTES: usize = 20;
-/// Compressed block acknowledgement with its check sequence, in bytes.
+/// Length of a compressed block acknowledgement with its check sequence, in bytes.
 pub const BLOCK_ACK_BYTES: usize = 32;
-/// Request for a block acknowledgement with its check sequence, in bytes.
+/// Length of a block acknowledgement request with its check sequence, in bytes.
 pub const BLOCK_ACK_REQUEST_BYTES: usize = 24;
 
-/// Which PHY a radio has.
+/// The PHY of a radio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PhyKind {
     /// DSSS and CCK, 2.4 GHz.
@@ -81,7 +81,7 @@ pub enum Preamble {
     /// 144 + 48 bits at 1 Mb/s.
     #[default]
     Long,
-    /// 72 bits at 1 Mb/s, 48 at 2 Mb/s; never for frames at 1 Mb/s.
+    /// 72 bits at 1 Mb/s and 48 at 2 Mb/s; frames at 1 Mb/s still have the long one.
     Short,
 }
 
@@ -114,7 +114,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The width of so many MHz, if there is one.
+    /// The width of this many MHz, if there is one.
     pub const fn from_mhz(mhz: u16) -> Option<Self> {
         match mhz {
             5 => Some(Self::Mhz5),
@@ -126,7 +126,7 @@ impl Width {
         }
     }
 
-    /// In MHz.
+    /// The width in MHz.
     pub const fn mhz(self) -> u16 {
         match self {
             Self::Mhz5 => 5,
@@ -153,24 +153,24 @@ pub enum GuardInterval {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gap {
-    /// DIFS and a draw from the contention window, as the radios of the published systems did.
+    /// DIFS and a backoff, as in the radios of the published systems.
     #[default]
     Backoff,
-    /// DIFS alone: what a card does with its contention window set to zero.
+    /// DIFS alone, as a card does with its contention window set to zero.
     Difs,
-    /// SIFS: frames of one TXOP burst.
+    /// SIFS, as between the frames of a TXOP.
     Sifs,
 }
 
-/// By which rule the rate of a control frame follows from that of what it answers.
+/// How the bit-rate of a control frame follows from that of the frame that it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AckRate {
     /// The highest basic rate that is not above it.
     #[default]
     Basic,
-    /// The highest rate that is not above half of it, and the lowest where there is none, as cards
-    /// in a testbed of 802.11a were seen to do (`radio.md` 1).
+    /// The highest rate that is not above half of it, or else the lowest, as cards in an 802.11a
+    /// testbed did (`radio.md` 1).
     Half,
 }
 
@@ -181,24 +181,24 @@ impl AckRate {
     }
 }
 
-/// One PHY with its fixed choices.
+/// A PHY with its fixed options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phy {
-    /// Which one.
+    /// The kind of PHY.
     pub kind: PhyKind,
-    /// DSSS preamble; without meaning for OFDM.
+    /// DSSS preamble; without effect on OFDM.
     pub preamble: Preamble,
     /// Width of the channel: 5 and 10 MHz for a and g, 40 for n and ac, 80 for ac.
     pub width: Width,
     /// Guard interval of n and ac.
     pub guard_interval: GuardInterval,
-    /// Spatial streams of all data, 1 or 2; without meaning for others than n and ac.
+    /// Spatial streams of all data, 1 or 2; only n and ac use it.
     pub streams: u8,
-    /// Band of n; the others have but one, see [`Phy::band`].
+    /// Band of n; each other kind has only one, see [`Phy::band`].
     pub band: Band,
-    /// Whether g shares the air with b: a slot of 20 us, and the rates of both.
+    /// Whether g coexists with b: slots of 20 us, and the rates of both.
     pub mixed: bool,
-    /// By which rule the rate of a control frame follows from that of what it answers.
+    /// How the bit-rate of a control frame follows from that of the frame that it answers.
     pub ack_rule: AckRate,
 }
 
@@ -217,13 +217,12 @@ impl Default for Phy {
     }
 }
 
-/// Bits that OFDM puts before the data and, for each encoder, after it.
+/// Bits that OFDM adds before the data and, for each encoder, after it.
 const SERVICE_BITS: u64 = 16;
 const TAIL_BITS: u64 = 6;
-/// Data bits of a symbol that one convolutional encoder takes in VHT: 600 Mb/s with symbols of
-/// 3.6 us.
+/// Data bits of a symbol for each convolutional encoder in VHT: 600 Mb/s with symbols of 3.6 us.
 const ENCODER_BITS: u64 = 2160;
-/// After OFDM at 2.4 GHz, so that a decoder has the time that the shorter SIFS leaves out.
+/// Silence after OFDM at 2.4 GHz, to give decoders the time that the shorter SIFS lacks.
 const SIGNAL_EXTENSION: Duration = Duration::from_micros(6);
 
 impl Phy {
@@ -274,7 +273,7 @@ impl Phy {
         }
     }
 
-    /// Preamble and PLCP header of a frame at `rate`; for HT and VHT all that goes before the data.
+    /// Preamble and PLCP header of a frame at `rate`; for HT and VHT everything before the data.
     pub fn plcp(&self, rate: Bitrate) -> Duration {
         if self.kind == PhyKind::Wire {
             return Duration::ZERO;
@@ -291,9 +290,9 @@ impl Phy {
         })
     }
 
-    /// How long after its beginning a receiver tells of a frame at `rate` (aPHY-RX-START-Delay,
-    /// 802.11-2012 tables 17-6 and 18-17): an answer that began in time is known as one by then.
-    /// That of a is also that of its format in g, n and ac (`radio.md` 2).
+    /// How long after its start a receiver indicates a frame at `rate` (aPHY-RX-START-Delay,
+    /// 802.11-2012 tables 17-6 and 18-17): by then, an answer that began in time is known to be
+    /// one. The value of a is also that of its format in g, n and ac (`radio.md` 2).
     pub fn rx_start_delay(&self, rate: Bitrate) -> Duration {
         if self.kind == PhyKind::Wire || self.is_dsss(rate) {
             return self.plcp(rate);
@@ -315,7 +314,7 @@ impl Phy {
     }
 
     /// Air time of a PSDU of `bytes` bytes at `rate`: an MPDU with its check sequence, or an A-MPDU
-    /// with its delimiters (every PSDU of ac is one, see [`Self::psdu_bytes`]).
+    /// with its delimiters (every PSDU of ac is an A-MPDU, see [`Self::psdu_bytes`]).
     ///
     /// DSSS and CCK round up to a whole microsecond (the LENGTH field, clause 18.2.3.5), OFDM to a
     /// whole symbol. A frame with short guard intervals ends on a multiple of 4 us after its
@@ -354,7 +353,7 @@ impl Phy {
         }
     }
 
-    /// The end of [`Self::air_time`] in which nothing is on the air.
+    /// The silence at the end of [`Self::air_time`], in which nothing is sent.
     pub fn silence(&self, rate: Bitrate) -> Duration {
         match self.mode(rate) {
             Mode::Ofdm(_) => self.signal_extension(),

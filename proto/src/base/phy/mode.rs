@@ -1,49 +1,49 @@
-//! Modes: which rates a PHY has, and what each is made of (802.11-2012 tables 18-4 and 20-30 ff.,
-//! 802.11ac-2013 tables 22-30 ff.).
+//! Modes: which rates a PHY has, and their modulation and coding (802.11-2012 tables 18-4 and 20-30
+//! ff., 802.11ac-2013 tables 22-30 ff.).
 //!
-//! A rate names its mode within a PHY, and within each form of it (see `form`). Those of HT and
-//! VHT are known by their nominal figures, as the standard prints them, to 100 kb/s: 7.2 Mb/s
+//! A rate identifies its mode within a PHY, and within each form of it (see `form`). HT and VHT
+//! rates are identified by their nominal values, as printed in the standard, to 100 kb/s: 7.2 Mb/s
 //! stands for 65/9 Mb/s. Where 40 MHz have an MCS of 54 Mb/s, that rate is the MCS and not the
 //! non-HT mode.
 
 use super::{AckRate, Band, GuardInterval, Phy, PhyKind, Width};
 use crate::base::units::Bitrate;
 
-/// What the bits of a frame are sent in.
+/// The modulation of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Barker code, differential BPSK, 1 Mb/s.
     Dbpsk,
     /// Barker code, differential QPSK, 2 Mb/s.
     Dqpsk,
-    /// Complementary code keying at 5.5 Mb/s, 4 bits to the code word.
+    /// Complementary code keying at 5.5 Mb/s, 4 bits per code word.
     Cck5,
-    /// Complementary code keying at 11 Mb/s, 8 bits to the code word.
+    /// Complementary code keying at 11 Mb/s, 8 bits per code word.
     Cck11,
     /// OFDM symbols.
     Ofdm(Ofdm),
-    /// Bytes at the rate of the line and nothing else.
+    /// Bytes at the line rate and nothing else.
     Wire,
 }
 
 /// An OFDM mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ofdm {
-    /// Which preamble goes before it.
+    /// Its preamble.
     pub format: Format,
-    /// Coded bits on each subcarrier: 1 (BPSK), 2, 4, 6 or 8 (256-QAM).
+    /// Coded bits per subcarrier: 1 (BPSK), 2, 4, 6 or 8 (256-QAM).
     pub bits_per_subcarrier: u8,
     /// Code rate as a fraction.
     pub code: (u8, u8),
-    /// Data bits in a symbol over all streams.
+    /// Data bits per symbol over all streams.
     pub bits_per_symbol: u16,
 }
 
 impl Mode {
     /// Signal at which one frame in ten of 1024 bytes is lost over 20 MHz, in dBm, for cards of
-    /// 2003 to 2008 (`radio.md` 4.2). An MCS has that of the older mode with its modulation and
-    /// code; 64-QAM 5/6 and 256-QAM go on in steps of 2 dB and 4 dB. Nothing is too weak for a
-    /// wire.
+    /// 2003 to 2008 (`radio.md` 4.2). An MCS has the value of the older mode with its modulation
+    /// and code; 64-QAM 5/6 and 256-QAM continue in steps of 2 dB and 4 dB. A wire decodes any
+    /// signal.
     pub fn sensitivity_dbm(self) -> f64 {
         let ofdm = match self {
             Self::Dbpsk => return -94.0,
@@ -69,7 +69,7 @@ impl Mode {
     }
 }
 
-/// Which preamble goes before OFDM data.
+/// The preamble of OFDM data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// That of clause 18 (17 in the 1999 edition).
@@ -80,7 +80,7 @@ pub enum Format {
     Vht,
 }
 
-/// Bits per subcarrier and code rate of each MCS of one stream.
+/// Bits per subcarrier and code rate of each MCS with one stream.
 const MCS: [(u8, (u8, u8)); 10] = [
     (1, (1, 2)),
     (2, (1, 2)),
@@ -94,7 +94,7 @@ const MCS: [(u8, (u8, u8)); 10] = [
     (8, (5, 6)),
 ];
 
-/// The non-HT modes: data bits in a symbol, bits per subcarrier, code rate.
+/// The non-HT modes: data bits per symbol, bits per subcarrier, code rate.
 const NON_HT: [(u16, u8, (u8, u8)); 8] = [
     (24, 1, (1, 2)),
     (36, 1, (3, 4)),
@@ -116,7 +116,7 @@ pub(super) const DSSS: [Bitrate; 4] = [
     Bitrate::from_100kbps(110),
 ];
 
-/// Rates of clause 18 at a channel that is `slower` times narrower than 20 MHz.
+/// Rates of clause 18 in a channel that is `slower` times narrower than 20 MHz.
 const fn non_ht_rates(slower: u64) -> [Bitrate; 8] {
     let mut rates = [Bitrate::from_bps(0); 8];
     let mut index = 0;
@@ -130,7 +130,7 @@ const fn non_ht_rates(slower: u64) -> [Bitrate; 8] {
 static NON_HT_20: [Bitrate; 8] = non_ht_rates(1);
 static NON_HT_10: [Bitrate; 8] = non_ht_rates(2);
 static NON_HT_5: [Bitrate; 8] = non_ht_rates(4);
-/// 802.11g with 802.11b stations about.
+/// 802.11g that coexists with 802.11b.
 static MIXED: [Bitrate; 12] = {
     let [b1, b2, b5, b11] = DSSS;
     let [a6, a9, a12, a18, a24, a36, a48, a54] = non_ht_rates(1);
@@ -141,7 +141,7 @@ static BASIC_10: [Bitrate; 3] = [NON_HT_10[0], NON_HT_10[2], NON_HT_10[4]];
 static BASIC_5: [Bitrate; 3] = [NON_HT_5[0], NON_HT_5[2], NON_HT_5[4]];
 static WIRE: [Bitrate; 1] = [Bitrate::from_100kbps(1_000)];
 
-/// Data bits in a symbol: bits of an MCS on all subcarriers and streams, zero if that is no whole
+/// Data bits per symbol of an MCS over all subcarriers and streams; zero if that is not a whole
 /// number, as for MCS 9 at 20 MHz.
 const fn bits_per_symbol(streams: usize, width: usize, mcs: usize) -> u32 {
     let (bits, (part, whole)) = MCS[mcs];
@@ -151,7 +151,7 @@ const fn bits_per_symbol(streams: usize, width: usize, mcs: usize) -> u32 {
 
 type ByMcs<T> = [[[T; 10]; 3]; 2];
 
-/// Data bits in a symbol by streams, width and MCS.
+/// Data bits per symbol by streams, width and MCS.
 static SYMBOL_BITS: ByMcs<u16> = {
     let mut table = [[[0; 10]; 3]; 2];
     let mut at = 0;
@@ -166,7 +166,8 @@ static SYMBOL_BITS: ByMcs<u16> = {
 /// Nominal rates with symbols of 4 us and of 3.6 us.
 static RATES: [ByMcs<Bitrate>; 2] = [nominal(40), nominal(36)];
 
-/// Nominal rates with symbols of `tenths` of a microsecond: bits over time, rounded to 100 kb/s.
+/// Nominal rates with symbols of `tenths` tenths of a microsecond: bits over time, rounded to 100
+/// kb/s.
 const fn nominal(tenths: u32) -> ByMcs<Bitrate> {
     let mut table = [[[Bitrate::from_bps(0); 10]; 3]; 2];
     let mut at = 0;
@@ -181,7 +182,7 @@ const fn nominal(tenths: u32) -> ByMcs<Bitrate> {
 }
 
 impl Phy {
-    /// The rates of data, rising. A wire has any rate; the one listed is its default.
+    /// The rates of data, in rising order. A wire has any rate; the one listed is its default.
     pub fn rates(&self) -> &'static [Bitrate] {
         match self.kind {
             PhyKind::B => &DSSS,
@@ -194,8 +195,8 @@ impl Phy {
         }
     }
 
-    /// The rates that frames may have which everybody about must understand: control frames and
-    /// those for all. For n and ac those of the older OFDM, without 54 Mb/s where that is an MCS.
+    /// The rates of frames that all radios around must decode: control and broadcast frames. For n
+    /// and ac those of the older OFDM, without 54 Mb/s where that is an MCS.
     pub fn legacy_rates(&self) -> &'static [Bitrate] {
         match self.kind {
             PhyKind::N | PhyKind::Ac if self.stream_mcs(NON_HT_20[7]).is_some() => &NON_HT_20[..7],
@@ -204,8 +205,8 @@ impl Phy {
         }
     }
 
-    /// The usual basic rates (`radio.md` 1), rising: 1 and 2 Mb/s for b; 6, 12 and 24 for OFDM,
-    /// less in narrow channels; both for mixed g.
+    /// The usual basic rates (`radio.md` 1), in rising order: 1 and 2 Mb/s for b; 6, 12 and 24 for
+    /// OFDM, less in narrow channels; both for mixed g.
     pub fn basic_rates(&self) -> &'static [Bitrate] {
         static MIXED_BASIC: [Bitrate; 5] =
             [DSSS[0], DSSS[1], NON_HT_20[0], NON_HT_20[2], NON_HT_20[4]];
@@ -219,7 +220,7 @@ impl Phy {
         }
     }
 
-    /// Whether data can go at `rate`.
+    /// Whether data can be sent at `rate`.
     pub fn has_rate(&self, rate: Bitrate) -> bool {
         match self.kind {
             PhyKind::Wire => rate.bps() > 0,
@@ -227,8 +228,8 @@ impl Phy {
         }
     }
 
-    /// The number of the MCS that a rate is, as cards count: those of 802.11n with two streams
-    /// are 8 to 15. Nothing for a rate that is none.
+    /// The MCS index of a rate, as cards count: those of 802.11n with two streams are 8 to 15.
+    /// `None` if the rate is not an MCS.
     pub fn mcs(&self, rate: Bitrate) -> Option<u8> {
         let index = self.stream_mcs(rate)? as u8;
         Some(index + self.sent(rate).0.first_mcs())
@@ -246,7 +247,7 @@ impl Phy {
         if self.kind == PhyKind::N { 8 * self.stream_index() as u8 } else { 0 }
     }
 
-    /// The place of a rate among the MCS of one stream.
+    /// The index of a rate among the MCS of one stream.
     fn stream_mcs(&self, rate: Bitrate) -> Option<usize> {
         let (sent, rate) = self.sent(rate);
         match sent.kind {
@@ -255,8 +256,8 @@ impl Phy {
         }
     }
 
-    /// What a frame at `rate` is sent in. A rate that the PHY lacks counts as the slowest of its
-    /// older OFDM, or its DSSS.
+    /// The mode of a frame at `rate`. A rate that the PHY does not have counts as its lowest non-HT
+    /// or DSSS rate.
     pub fn mode(&self, rate: Bitrate) -> Mode {
         if self.kind == PhyKind::Wire {
             return Mode::Wire;
@@ -283,13 +284,12 @@ impl Phy {
     }
 
     /// The weakest signal at which a frame at `rate` counts as decodable, in dBm: that of its mode,
-    /// by as much stronger or weaker as the channel is wider or narrower than 20 MHz, for so much
-    /// noise is in it.
+    /// plus the noise of its channel relative to 20 MHz.
     pub fn sensitivity_dbm(&self, rate: Bitrate) -> f64 {
         self.mode(rate).sensitivity_dbm() + self.sent(rate).0.noise_db()
     }
 
-    /// Noise in the channel over that in one of 20 MHz, in decibels.
+    /// Noise in the channel relative to one of 20 MHz, in decibels.
     pub fn noise_db(&self) -> f64 {
         match self.width {
             Width::Mhz20 => 0.0,
@@ -307,7 +307,7 @@ impl Phy {
         let reference = self.stream_mcs(rate).map_or(rate, |mcs| {
             let (bits, code) = MCS[mcs];
             let same = NON_HT.iter().position(|own| (own.1, own.2) == (bits, code));
-            // 64-QAM 5/6 and 256-QAM have no mode of their own, and count as the fastest.
+            // 64-QAM 5/6 and 256-QAM have no non-HT mode, and count as the fastest one.
             NON_HT_20[same.unwrap_or(NON_HT_20.len() - 1)]
         });
         let is_dsss = self.is_dsss(rate);
@@ -320,15 +320,15 @@ impl Phy {
         alike.rfind(|rate| *rate <= most).unwrap_or(lowest)
     }
 
-    /// Rate of the acknowledgement of a frame at `rate`: the `given` one, if its modulation is that
-    /// of the frame, so that whoever decodes the one decodes the other.
+    /// Rate of the acknowledgement of a frame at `rate`: the `given` one if it has the modulation
+    /// of the frame, so that whoever decodes one decodes the other; else [`Self::control_rate`].
     pub fn ack_rate(&self, given: Option<Bitrate>, rate: Bitrate) -> Bitrate {
         let is_alike = |given: &Bitrate| self.is_dsss(*given) == self.is_dsss(rate);
         given.filter(is_alike).unwrap_or_else(|| self.control_rate(rate))
     }
 
-    /// The rates of data for a radio of another PHY, rising: its own as far as that one decodes
-    /// them, or those of n and ac that both know, or else those of the older OFDM.
+    /// The rates of data for a radio of another PHY, in rising order: its own rates that the other
+    /// radio decodes; or the common MCS of n and ac; or else those of the older OFDM.
     pub fn rates_for(&self, receiver: &Self) -> Vec<Bitrate> {
         let of = |rates: &[Bitrate]| {
             let known = rates.iter().filter(|rate| receiver.decodes(self, **rate));
@@ -348,9 +348,9 @@ impl Phy {
         }
     }
 
-    /// The rate of data for a radio of another PHY where it is `own` for others, if that one knows
-    /// any: the same; or the MCS of the same modulation and code, or the highest below it; or the
-    /// highest rate below it, or else the lowest.
+    /// The rate of data for a radio of another PHY, if for others it is `own`: the same rate, if
+    /// that radio decodes it; or the MCS of the same modulation and code, or the highest one below;
+    /// or the highest rate below, or else the lowest. `None` if the radio decodes none.
     pub fn rate_for(&self, receiver: &Self, own: Bitrate) -> Option<Bitrate> {
         if receiver.decodes(self, own) {
             return Some(own);
@@ -369,8 +369,8 @@ impl Phy {
         below.or(rates.first()).copied()
     }
 
-    /// Whether a frame at `rate` is in the newer of the two formats that a radio sends: OFDM of
-    /// mixed g beside DSSS, HT or VHT beside the older OFDM. Other radios send but one.
+    /// Whether a frame at `rate` is in the newer of the two formats of a radio: OFDM beside DSSS in
+    /// mixed g, HT or VHT beside the older OFDM. Other radios have only one format.
     pub fn is_newer(&self, rate: Bitrate) -> bool {
         match self.kind {
             PhyKind::G => self.mixed && !self.is_dsss(rate),
@@ -378,10 +378,11 @@ impl Phy {
         }
     }
 
-    /// Whether a radio of this PHY decodes what one of `sender` sends at `rate` on its channel: a
-    /// format that it knows, in its band and at its clock; HT and VHT neither wider than its own
-    /// channel nor of more streams, guard intervals of either length. Of g and n only mixed g knows
-    /// DSSS: the others are taken to leave it out, in sending as in receiving.
+    /// Whether a radio of this PHY decodes what a radio of PHY `sender` sends at `rate` on its
+    /// channel: a known format, in the same band and at the same clock; HT and VHT not wider than
+    /// its own channel and with no more streams, but with either guard interval. Of g and n only
+    /// mixed g knows DSSS: the others are assumed not to use it, neither for sending nor for
+    /// receiving.
     pub fn decodes(&self, sender: &Self, rate: Bitrate) -> bool {
         if (self.band(), self.slower()) != (sender.band(), sender.slower()) {
             return false;
@@ -405,12 +406,12 @@ impl Phy {
         self.kind == PhyKind::B || (self.mixed && self.kind == PhyKind::G && DSSS.contains(&rate))
     }
 
-    /// Data bits in a symbol of an MCS.
+    /// Data bits per symbol of an MCS.
     pub(super) fn mcs_bits(&self, mcs: usize) -> u16 {
         SYMBOL_BITS[self.stream_index()][self.width_index()][mcs]
     }
 
-    /// Data bits in a symbol of an HT or VHT rate.
+    /// Data bits per symbol of an HT or VHT rate.
     pub(super) fn mcs_bits_of(&self, rate: Bitrate) -> Option<u64> {
         self.stream_mcs(rate).map(|mcs| u64::from(self.sent(rate).0.mcs_bits(mcs)))
     }
@@ -440,7 +441,7 @@ impl Phy {
         }
     }
 
-    /// How many times longer than at 20 MHz everything lasts in a narrow channel.
+    /// How many times slower than at 20 MHz the clock of a narrow channel is.
     pub(super) const fn slower(&self) -> u64 {
         match (self.kind, self.width) {
             (PhyKind::A | PhyKind::G, Width::Mhz5) => 4,
@@ -449,7 +450,7 @@ impl Phy {
         }
     }
 
-    /// The band in which the radio works: that of its kind, and for n the one it was given.
+    /// The band of the radio: that of its kind; n has a choice.
     pub const fn band(&self) -> Band {
         match self.kind {
             PhyKind::B | PhyKind::G => Band::Ghz2,

@@ -26,23 +26,23 @@ use crate::base::{
 use crate::wire::blindfec::{Header, decode, encode};
 use crate::wire::wild::{UnitHead, encode_unit};
 
-/// Neighbours that are sent to, beyond whom nobody is served, and that are heard, of whom the one
-/// that was silent longest is forgotten for another.
+/// Most neighbours that are sent to; further ones are not served. As many are remembered that were
+/// heard; if there are more, the one that has been silent longest is forgotten.
 const NEIGHBOURS: usize = 256;
-/// What waits behind a gap waits this many times as long as a block stays open.
+/// Packets behind a gap wait this many times as long as a block stays open.
 const PATIENCE: u64 = 2;
 
-/// Settings of `link/blindfec`.
+/// Configuration of `link/blindfec`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BlindFecConfig {
-    /// Packets of a block (K).
+    /// Data packets of a full block (K).
     pub data_packets: u8,
-    /// Frames of a block (N): those of the packets and the parity.
+    /// Frames of a full block (N), data and parity together.
     pub all_packets: u8,
-    /// How long a block stays open for more packets, in milliseconds.
+    /// How long a block stays open for further packets, in milliseconds.
     pub close_ms: f64,
-    /// Packets that a radio's queue holds at most.
+    /// Most packets in the queue of a radio.
     pub queue_packets: usize,
 }
 
@@ -53,7 +53,7 @@ impl Default for BlindFecConfig {
 }
 
 impl BlindFecConfig {
-    /// Parity of a block with so many packets.
+    /// Parity frames of a block with `packets` packets.
     fn parity(&self, packets: usize) -> usize {
         let most = usize::from(self.all_packets.saturating_sub(self.data_packets));
         (packets * most).div_ceil(usize::from(self.data_packets).max(1))
@@ -64,10 +64,11 @@ impl BlindFecConfig {
     }
 }
 
-/// Whom frames go to: a neighbour of one radio, or all of them.
+/// The addressee of frames: a neighbour on one radio, or all of them.
 type Target = (RadioId, Option<NodeId>);
 
-/// Who sent over which radio, and whether to all: blocks to all are counted by themselves.
+/// The origin of frames: who sent over which radio, and whether to all. Broadcast blocks are
+/// numbered separately.
 type Source = (RadioId, NodeId, bool);
 
 /// The link at one node.
@@ -77,7 +78,7 @@ pub struct BlindFec {
     node: NodeId,
     radios: Vec<Port>,
     waiting: VecDeque<Packet>,
-    /// Frames of a neighbour that a layer below wants sent.
+    /// Frames that the layer below wants to be sent.
     wanted: VecDeque<Target>,
     senders: BTreeMap<Target, Sender>,
     receivers: BTreeMap<Source, (Receiver, Heard)>,
@@ -91,7 +92,7 @@ pub struct BlindFec {
     drops: BTreeMap<DropCause, u64>,
 }
 
-/// A radio, and how many packets wait for it.
+/// A radio, and the number of packets that wait for it.
 #[derive(Clone, Copy, Debug)]
 struct Port {
     id: RadioId,
@@ -141,7 +142,7 @@ impl BlindFec {
         }
     }
 
-    /// Tells this run of the node from those before it.
+    /// The number that tells this run of the node from earlier ones.
     fn incarnation(&mut self, now: Instant) -> u8 {
         let name = format!("node/{}/blindfec/{}", self.node.0, now.as_nanos());
         let seed = self.seed;
@@ -198,7 +199,7 @@ impl BlindFec {
         self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
     }
 
-    /// Closes the open block to somebody: its parity is due.
+    /// Closes the open block to an addressee: its parity is then due.
     fn close(&mut self, to: Target, incarnation: u8) {
         let Some(sender) = self.senders.get_mut(&to) else { return };
         let Some((block, _)) = sender.open.take() else { return };
@@ -210,7 +211,7 @@ impl BlindFec {
         }
     }
 
-    /// A packet becomes a frame, and a part of the open block.
+    /// Turns a packet into a frame and adds it to the open block.
     fn data(&mut self, now: Instant, packet: Packet) -> Frame {
         let incarnation = self.incarnation(now);
         let to = (packet.radio, packet.to);
@@ -244,7 +245,8 @@ impl BlindFec {
         let id = self.ids.next_id();
         self.outstanding.push_back((id, (radio, to), packet));
         let options = TxOptions {
-            // In one category: frames of a later block must not overtake those of an earlier one.
+            // All in one category: frames of a later block must not overtake those of an earlier
+            // one.
             access: AccessCategory::default(),
             ack: AckPolicy::NoAck,
             attempts: Some(1),
@@ -254,7 +256,7 @@ impl BlindFec {
         Frame { id, radio, to, flow, protocol: EtherType::FARHOP, payload, options }
     }
 
-    /// What waits for a neighbour without keys may take half of a queue, so that others have room.
+    /// Packets for a neighbour without keys may take half of a queue, so that others have room.
     fn drop_without_keys(&mut self, below: &RoomBelow<'_>) {
         let is_stuck = |packet: &Packet| packet.to.is_some() && lacks_keys(below, packet.lane());
         for index in 0..self.radios.len() {
@@ -268,7 +270,7 @@ impl BlindFec {
         }
     }
 
-    /// Takes a packet out of the queue.
+    /// Removes a packet from the queue.
     fn take(&mut self, at: usize) -> Packet {
         let packet = self.waiting.remove(at).expect("it waits there");
         let port = self.radios.iter_mut().find(|port| port.id == packet.radio);

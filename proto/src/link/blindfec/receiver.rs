@@ -1,4 +1,4 @@
-//! The receiving side of one neighbour: blocks are put together again and given up in order.
+//! The receiving side of one neighbour: blocks are reassembled and delivered in order.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use crate::link::code::Decoder;
 use crate::wire::blindfec::Header;
 use crate::wire::wild::{UnitHead, decode_unit};
 
-/// After so long a silence any block is the next: its number may have gone around, and a neighbour
-/// that began anew may have drawn the incarnation that it had.
+/// After a silence of this length any block may be next: block numbers may have wrapped around, and
+/// a neighbour that restarted may have drawn the same incarnation again.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// What was received of one neighbour.
+/// What was received from one neighbour.
 #[derive(Debug)]
 pub(super) struct Receiver {
     incarnation: u8,
     block: u16,
-    /// When something of its blocks last came.
+    /// When a frame of its blocks last arrived.
     heard: Instant,
     decoder: Decoder,
-    /// The index that is given up next.
+    /// The index that is delivered next.
     next: u32,
-    /// What waits behind a gap.
+    /// Packets that wait behind a gap.
     held: BTreeMap<u32, (UnitHead, Bytes)>,
-    /// When what waits is given up without what is missing.
+    /// How long packets wait for missing ones, and until when those that wait now do.
     patience: Duration,
     until: Instant,
     pub(super) decoded: u64,
@@ -50,7 +50,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a frame; what can be given up comes out in order.
+    /// Handles a frame. Packets that can be delivered are added to `out`, in order.
     pub(super) fn on_frame(
         &mut self,
         now: Instant,
@@ -80,7 +80,7 @@ impl Receiver {
         }
         for unit in self.decoder.recover() {
             match decode_unit(&unit) {
-                // Forged parity may make anything of it.
+                // With forged parity the result may be anything.
                 Some((head, payload)) if head.seq.0 <= u32::from(u8::MAX) => {
                     self.decoded += 1;
                     self.hold(head, payload);
@@ -98,7 +98,7 @@ impl Receiver {
         }
     }
 
-    /// Gives up what has no gap before it.
+    /// Delivers packets that have no gap before them.
     fn give_up(&mut self, out: &mut Vec<(UnitHead, Bytes)>) {
         while let Some(packet) = self.held.remove(&self.next) {
             self.next += 1;
@@ -106,7 +106,7 @@ impl Receiver {
         }
     }
 
-    /// Goes on to another block: what waits of this one has waited in vain.
+    /// Goes on to another block. Packets of the old one that still wait are delivered as they are.
     fn begin(&mut self, header: &Header, out: &mut Vec<(UnitHead, Bytes)>) {
         out.extend(std::mem::take(&mut self.held).into_values());
         (self.incarnation, self.block) = (header.incarnation, header.block);
@@ -114,12 +114,13 @@ impl Receiver {
         self.next = 0;
     }
 
-    /// When something has waited for too long.
+    /// When packets will have waited too long.
     pub(super) fn due(&self) -> Instant {
         self.until
     }
 
-    /// Gives up what has waited for too long; what comes later of before it is dropped.
+    /// Delivers packets that have waited too long. Missing packets before them are dropped if they
+    /// still arrive.
     pub(super) fn on_timeout(&mut self, now: Instant, out: &mut Vec<(UnitHead, Bytes)>) {
         if self.until > now {
             return;

@@ -1,4 +1,4 @@
-//! Settings of LL-HARQ and LL-ARQ.
+//! Configuration of LL-HARQ and LL-ARQ.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,33 +6,34 @@ use serde::{Deserialize, Serialize};
 use crate::base::{PhyKind, RadioSpec};
 use crate::link::queue::QueueConfig;
 
-/// Units of a packet over a wire: those of the paper (`loss-tolerant.md` 1).
+/// Units of a packet over a wire, as in the paper (`loss-tolerant.md` 1).
 const OVER_WIRE: u8 = 20;
-/// Over a radio, where each is a frame with a preamble and a backoff of its own, which take longer
-/// than a twentieth of a packet: 4 carry two to four times as much there, whatever is lost.
+/// Units of a packet over a radio. Each is a frame with a preamble and a backoff of its own, which
+/// take longer than a twentieth of a packet: 4 units carry two to four times as much there, at any
+/// loss.
 const OVER_RADIO: u8 = 4;
 
-/// Settings of LL-HARQ.
+/// Configuration of LL-HARQ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HarqConfig {
-    /// Units that a packet is sent as at first, data and parity together; 2 to 32. If it is not
-    /// given, 20 over wires and 4 over radios.
+    /// Units in the first burst of a packet, data and parity together; 2 to 32. Default: 20 over
+    /// wires and 4 over radios.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub units: Option<u8>,
-    /// Bursts of a packet at most, the first included.
+    /// Most bursts of a packet, including the first.
     pub attempts: u8,
-    /// Weight of a packet's loss in the estimates.
+    /// Weight of a packet's loss in the moving averages, 0 to 1.
     pub alpha: f64,
-    /// Where the standard deviation of the loss of units comes from.
+    /// How the standard deviation of the loss of units is determined.
     pub sigma: Sigma,
-    /// How many units answer a report that some are missing.
+    /// How many units are sent when a report says that some are missing.
     pub rfec: Rfec,
-    /// The estimate of loss before anything was measured, 0 to 1.
+    /// Estimate of the loss of units before anything was measured, 0 to 1.
     pub initial_loss: f64,
-    /// Packets that a radio's queue holds at most.
+    /// Most packets in the queue of a radio.
     pub queue_packets: usize,
-    /// Which packets it takes while there is room.
+    /// Queue discipline: which packets are accepted while there is room.
     #[serde(skip_serializing_if = "QueueConfig::is_default")]
     pub queue: QueueConfig,
 }
@@ -52,7 +53,7 @@ impl Default for HarqConfig {
     }
 }
 
-/// Where the standard deviation of the loss of units comes from.
+/// How the standard deviation of the loss of units is determined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sigma {
@@ -63,32 +64,33 @@ pub enum Sigma {
     Binomial,
 }
 
-/// How many units answer a report that X are missing, beside as many as the parity at first.
+/// How many units are sent when a report says that X units are missing. As many units as the first
+/// burst had parity are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rfec {
-    /// X over the share that arrives if the loss is one standard deviation above its mean.
+    /// X divided by the share of units that arrives if the loss is one standard deviation above its
+    /// mean.
     #[default]
     MuSigma,
-    /// X over the share that arrives.
+    /// X divided by the share of units that arrives at the mean loss.
     Mu,
 }
 
-/// Settings of LL-ARQ.
+/// Configuration of LL-ARQ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArqConfig {
-    /// Units that a packet is cut into, 1 to 32. If it is not given, 20 over wires and 4 over
-    /// radios.
+    /// Units that a packet is cut into, 1 to 32. Default: 20 over wires and 4 over radios.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub units: Option<u8>,
-    /// Bursts of a packet at most, the first included.
+    /// Most bursts of a packet, including the first.
     pub attempts: u8,
-    /// What is sent again.
+    /// Which units are sent again if some are missing.
     pub resend: Resend,
-    /// Packets that a radio's queue holds at most.
+    /// Most packets in the queue of a radio.
     pub queue_packets: usize,
-    /// Which packets it takes while there is room.
+    /// Queue discipline: which packets are accepted while there is room.
     #[serde(skip_serializing_if = "QueueConfig::is_default")]
     pub queue: QueueConfig,
 }
@@ -105,18 +107,18 @@ impl Default for ArqConfig {
     }
 }
 
-/// What LL-ARQ sends again of a packet of which units are missing.
+/// What LL-ARQ sends again if units of a packet are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Resend {
     /// All units; the receiver keeps those that it has.
     #[default]
     All,
-    /// The missing units.
+    /// Only the missing units.
     Missing,
 }
 
-/// What both have in common, and how they differ.
+/// The configuration of both links in one form.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Settings {
     pub(super) units: u8,
@@ -124,12 +126,12 @@ pub(super) struct Settings {
     pub(super) scheme: Scheme,
 }
 
-/// What makes up for lost units.
+/// How lost units are repaired.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scheme {
-    /// Parity, before and after the loss.
+    /// By parity, in the first burst and after losses.
     Parity { alpha: f64, sigma: Sigma, rfec: Rfec, initial_loss: f64 },
-    /// The units once more.
+    /// By repeating units.
     Repeat(Resend),
 }
 

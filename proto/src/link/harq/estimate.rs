@@ -1,15 +1,16 @@
-//! How many units are lost, and how much parity follows from it (`loss-tolerant.md` 4.1 and 4.2).
+//! Estimates how many units are lost, and derives the parity from it (`loss-tolerant.md` 4.1 and
+//! 4.2).
 
 use super::config::{Rfec, Scheme, Settings, Sigma};
 use crate::base::Duration;
 use crate::link::share;
 
-/// Weight of a packet in the estimate of a link that only shows it.
+/// Weight of a packet in the estimate of LL-ARQ, which only displays it.
 const ALPHA: f64 = 0.005;
-/// However much is lost, one unit in so many is taken to arrive.
+/// At any loss, at least one unit in twenty is assumed to arrive.
 const LEAST_SHARE: f64 = 0.05;
 
-/// Moving averages of the share of a first burst's units that are lost.
+/// Moving averages of the fraction of units in a first burst that are lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Estimate {
     alpha: f64,
@@ -19,7 +20,7 @@ pub(super) struct Estimate {
     mean: f64,
     variance: f64,
     samples: u64,
-    /// Units of all samples, and those of them that did not come.
+    /// Units of all samples, and how many of these were lost.
     sent: u64,
     lost: u64,
 }
@@ -37,13 +38,14 @@ impl Estimate {
         Self { alpha, sigma, rfec, units, mean, variance, samples: 0, sent: 0, lost: 0 }
     }
 
-    /// Takes the units of a first burst that came, of `sent`.
+    /// Adds a sample: `came` of the `sent` units of a first burst arrived.
     pub(super) fn on_sample(&mut self, came: u8, sent: usize) {
         self.sent += sent as u64;
         self.lost += (sent as u64).saturating_sub(came.into());
         self.samples += 1;
-        // The first count as much as each other, and what was thought before as one of them: with
-        // the weight alone a connection would fail before there is an estimate to open it with.
+        // The first samples all have the same weight, and the initial estimate counts as one of
+        // them: with the weight `alpha` alone, a connection would fail before there is an estimate
+        // good enough to open it.
         let weight = self.alpha.max(1.0 / (self.samples + 1) as f64);
         let lost = 1.0 - (f64::from(came) / sent as f64).min(1.0);
         let distance = lost - self.mean;
@@ -55,7 +57,7 @@ impl Estimate {
         self.mean
     }
 
-    /// Loss of the units of all first bursts so far.
+    /// Loss of units over all first bursts so far.
     pub(super) fn loss_so_far(&self) -> Option<f64> {
         share(self.lost, self.sent)
     }
@@ -68,13 +70,14 @@ impl Estimate {
         variance.max(0.0).sqrt()
     }
 
-    /// Units of a first burst that are parity; there is one of data at least.
+    /// Parity units in a first burst; at least one unit is data.
     pub(super) fn parity(&self) -> u8 {
         let parity = (self.units * (self.mean + self.sigma()) + 0.5).floor();
         parity.min(self.units - 1.0) as u8
     }
 
-    /// Units that answer a report that `needs` are missing of a block that had `parity`.
+    /// Units to send when a report says that `needs` are missing of a block that had `parity` at
+    /// first.
     pub(super) fn repair(&self, needs: u8, parity: u8) -> u8 {
         let lost = match self.rfec {
             Rfec::MuSigma => self.mean + self.sigma(),
@@ -86,15 +89,15 @@ impl Estimate {
     }
 }
 
-/// How long feedback takes, from the end of a burst.
+/// How long feedback takes after the end of a burst: the mean and the mean deviation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Patience(Option<(Duration, Duration)>);
 
-/// While nothing was measured.
+/// Assumed before anything was measured.
 const FIRST: Duration = Duration::from_millis(200);
-/// As long as it is doubled.
+/// Limit of the doubled time.
 const LONGEST: Duration = Duration::from_millis(500);
-/// More than what was measured, at least.
+/// Added to what follows from the measurements.
 const MARGIN: Duration = Duration::from_millis(1);
 
 impl Patience {
@@ -109,7 +112,7 @@ impl Patience {
         });
     }
 
-    /// When to ask, for the time after so many questions without an answer.
+    /// How long to wait for feedback before asking for it, after `asked` probes without an answer.
     pub(super) fn time(&self, asked: u32) -> Duration {
         let (mean, spread) = self.0.unwrap_or((FIRST, Duration::ZERO));
         let once = mean + (mean / 4).max(spread * 4) + MARGIN;

@@ -1,17 +1,18 @@
-//! LL-HARQ and LL-ARQ: a packet is cut into units, and what is lost of them is made up for by
-//! parity, in as many units as are likely to be lost and once more on demand (LL-HARQ), or by
-//! sending units again (LL-ARQ, a baseline). `loss-tolerant.md` 3 and 4.
+//! LL-HARQ and LL-ARQ: a packet is cut into units, and lost units are repaired. LL-HARQ sends
+//! parity: first as many units as are likely to be lost, and more on demand. LL-ARQ, a baseline,
+//! sends units again. `loss-tolerant.md` 3 and 4.
 //!
-//! One unit is one frame: on a wire they stand back to back as on the paper's link, and a radio
-//! loses each by itself, in one TXOP where it has them. Units of one frame with checksums of their
-//! own would spare preambles, but need a card that hands up damaged frames. A radio is therefore
-//! better served by fewer and larger units than the 20 of the paper.
+//! Each unit is one frame. On a wire, frames follow each other without gaps, as on the paper's
+//! link. A radio loses each frame independently, and sends them in one TXOP if it has TXOPs.
+//! Several units with separate checksums in one frame would save preambles, but need a card that
+//! delivers damaged frames. On a radio, fewer and larger units than the 20 of the paper are
+//! therefore better.
 //!
-//! Differs from the sheet: what is reported is not a block but a burst, by its number, so that the
-//! sender learns of a burst of which nothing came as soon as of any other; reports are told four
-//! times in all, and a sender that misses one asks (a *probe*). Where frames are protected the
-//! packet is sealed before it is cut ([`Cx::seal`]), and what does not open when it is complete was
-//! forged in part and is asked for anew.
+//! This differs from the sheet in what is reported: not blocks but bursts, by their numbers, so
+//! that the sender learns of a burst that was lost entirely as soon as of any other. Each report is
+//! sent four times in all, and a sender that misses one asks for it (a *probe*). Where frames are
+//! protected, the packet is sealed before it is cut ([`Cx::seal`]). A complete packet that does not
+//! open was forged in part, and its units are requested again.
 
 mod config;
 mod estimate;
@@ -38,10 +39,10 @@ use crate::base::{
 use crate::wire::harq::{Decoded, decode, is_carried};
 use crate::wire::ip::{self, Ecn};
 
-/// Neighbours that are sent to or heard; those beyond are not served.
+/// Most neighbours that are sent to or heard; further ones are not served.
 const NEIGHBOURS: usize = 256;
 
-/// The whole number nearest to `near` whose lower half is `number`.
+/// The integer closest to `near` whose lower half is `number`.
 fn expand(number: u32, near: u64) -> u64 {
     near.wrapping_add_signed(i64::from(number.wrapping_sub(near as u32) as i32))
 }
@@ -57,7 +58,7 @@ pub struct Harq {
     node: NodeId,
     radios: Vec<RadioQueue>,
     peers: BTreeMap<Key, Peer>,
-    /// Neighbours to whom there is something to say beside new packets.
+    /// Neighbours to which something other than new packets may have to be sent.
     busy: BTreeSet<Key>,
     up: VecDeque<PacketUp>,
     outstanding: VecDeque<(UnitId, (RadioId, Option<NodeId>), Given)>,
@@ -75,7 +76,7 @@ struct RadioQueue {
     settings: Settings,
     waiting: VecDeque<Packet>,
     red: Option<Red>,
-    /// The burst that is going out.
+    /// The burst that is being sent.
     burst: Option<(NodeId, u64)>,
 }
 
@@ -84,31 +85,31 @@ struct Peer {
     sender: Sender,
     receiver: Option<Receiver>,
     wants_carrier: bool,
-    /// The radio has a report for it: what is to be told meanwhile goes with the next.
+    /// The radio has a report for it; further reports wait for the next frame of feedback.
     is_reporting: bool,
     heard: Option<Instant>,
     signal: Option<Dbm>,
-    /// Nothing is heard of it, whatever it is asked.
+    /// Whether it no longer answers probes.
     is_gone: bool,
-    /// Whether its last frame was of another link protocol.
+    /// Whether its last frame belonged to another link protocol.
     has_other_link: bool,
 }
 
 impl Peer {
-    /// Whether nothing was heard for so long that others should not wait for it.
+    /// Whether nothing has been heard for so long that others should not wait because of it.
     fn is_in_the_way(&self) -> bool {
         self.is_gone || self.sender.is_in_the_way()
     }
 }
 
-/// What a frame that a radio has was for.
+/// The purpose of a frame that a radio has.
 #[derive(Clone, Copy, Debug)]
 enum Given {
     Unit {
         burst: u64,
         use_of_air: UseOfAir,
     },
-    /// A packet for all.
+    /// A packet for all neighbours.
     Packet(UnitId),
     Feedback,
     Control,
@@ -173,7 +174,7 @@ impl Harq {
         }
     }
 
-    /// Tells this run of the node from those before it.
+    /// The number that tells this run of the node from earlier ones.
     fn incarnation(&mut self, now: Instant) -> u16 {
         let name = format!("node/{}/harq/{}", self.node.0, now.as_nanos());
         let seed = self.seed;
@@ -203,7 +204,7 @@ impl Harq {
         let Some(peer) = self.peer(key) else { return };
         let is_own = frame.protocol == EtherType::FARHOP;
         let decoded = if is_own { decode(&frame.payload).ok() } else { None };
-        // What is for all goes as it is. An empty frame has carried something for a layer below.
+        // Broadcasts are sent unchanged. An empty frame carried a message of the layer below.
         let is_empty = is_own && frame.payload.is_empty();
         let is_known = is_empty || if frame.to.is_none() { !is_own } else { decoded.is_some() };
         peer.has_other_link = !is_known;
@@ -236,7 +237,7 @@ impl Harq {
         }
     }
 
-    /// Takes a unit or a probe.
+    /// Handles a unit or a probe.
     fn on_units(
         &mut self,
         cx: &mut Cx<'_>,
@@ -265,7 +266,7 @@ impl Harq {
         self.give_up(key);
     }
 
-    /// Hands up what a neighbour's packets have become.
+    /// Delivers the complete packets of a neighbour to the layer above.
     fn give_up(&mut self, key: Key) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let Some(receiver) = &mut peer.receiver else { return };
@@ -306,7 +307,7 @@ impl Harq {
                 if !is_too_long {
                     return peer.sender.on_unit_done(now, burst, done.air_time);
                 }
-                // None of its units would ever go.
+                // The radio would not accept any of its units.
                 let dropped = peer.sender.drop_packet_of(burst);
                 dropped.into_iter().for_each(|id| self.count_drop(id, DropCause::TooLong));
                 self.busy.insert(key);

@@ -1,9 +1,9 @@
-//! The receiving side of one neighbour: units are put together, bursts are reported, packets are
-//! given up in order.
+//! The receiving side of one neighbour: it assembles units, reports bursts, and delivers packets in
+//! order.
 //!
-//! Frames of one radio do not overtake each other, so a unit of another burst ends the one before,
-//! and bursts between them of which nothing came are reported as such. What the air delivers out
-//! of order all the same is still used, but no longer counted.
+//! Frames of one radio do not overtake each other. A unit of another burst therefore ends the burst
+//! before it, and bursts in between of which nothing arrived are reported as such. Units that the
+//! air delivers out of order nevertheless are used, but do not count in reports.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,33 +14,34 @@ use crate::base::{Cx, Duration, EtherType, Instant, NodeId};
 use crate::link::code::recover;
 use crate::wire::harq::{GIVEN_UP, Probe, Report, UNKNOWN, Unit, WINDOW};
 
-/// Reports that are remembered, for a sender that did not get them.
+/// Reports that are kept for a sender that did not receive them.
 const REMEMBERED: u64 = 1024;
-/// Lost bursts that one frame can have reported, at most: as far as a sender goes ahead of the
-/// oldest that it has no report of, probes counted.
+/// Most lost bursts that one frame can cause to be reported: as far as a sender goes beyond its
+/// oldest unreported burst, including probes.
 const GAP: u64 = REMEMBERED - 1;
-/// Reports in one frame, at most.
+/// Most reports in one frame.
 const REPORTS: usize = 64;
-/// Reports that are told once more with those that follow.
+/// Earlier reports that are repeated with new ones.
 const HISTORY: u64 = 3;
-/// Incarnations of the neighbour that are over, of which recordings may still come.
+/// Earlier incarnations of the neighbour that are remembered, because recordings of them may
+/// arrive.
 const RETIRED: usize = 4;
-/// How long they are: as long as frames of an earlier session can still be believed.
+/// How long they are remembered: as long as frames of an earlier session can still be accepted.
 const RETIRED_FOR: Duration = Duration::from_secs(180);
-/// How long after it was heard a neighbour counts as going on as before.
+/// A neighbour that was heard within this time continues as before.
 const LIVE: Duration = Duration::from_millis(100);
-/// Bytes of units that wait in open blocks, about.
+/// Approximate limit of the bytes of units in open blocks.
 const MOST_BYTES: usize = 2 << 20;
-/// How long packets wait behind one that is missing while nothing is heard: longer than a sender
-/// asks for reports.
+/// How long packets wait behind a missing one while nothing is heard: longer than a sender asks for
+/// reports.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Where numbers begin that a sender may have counted down from.
+/// Expanded numbers begin here, so that smaller ones than the first can be represented.
 const ORIGIN: u64 = 1 << 32;
 
-/// A packet of the neighbour.
+/// A complete packet of the neighbour.
 pub(super) type Whole = (EtherType, Bytes);
 
-/// A block that is not complete, or waits for earlier ones.
+/// A block that is incomplete, or waits for earlier blocks.
 #[derive(Debug)]
 struct Incoming {
     k: u8,
@@ -67,7 +68,7 @@ impl Incoming {
         missing.fold(0, |lacks, (index, _)| lacks | 1 << index)
     }
 
-    /// The bytes of the block, of which there are units enough.
+    /// The content of a block of which enough units have arrived.
     fn join(&self) -> Bytes {
         let holes = self.data.iter().enumerate().filter(|(_, unit)| unit.is_none());
         let missing: Vec<usize> = holes.map(|(index, _)| index).collect();
@@ -93,52 +94,54 @@ impl Incoming {
 struct Open {
     block: u64,
     came: u8,
-    /// What the last unit said of those behind it.
+    /// How many more units the last one announced.
     left: u8,
 }
 
-/// What is told of the receiver.
+/// Counters of the receiver, for the status.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Got {
     pub(super) packets: u64,
     pub(super) bytes: u64,
-    /// Blocks that were put together with parity.
+    /// Blocks that were recovered with parity.
     pub(super) decoded: u64,
-    /// Blocks that were complete and not what the neighbour protected.
+    /// Complete blocks that did not open: they are not what the neighbour sealed.
     pub(super) refused: u64,
-    /// Units that contradict others of their block.
+    /// Units that contradict others of their block, have impossible numbers, or exceed
+    /// `MOST_BYTES`.
     pub(super) malformed: u64,
-    /// Units of bursts that were over.
+    /// Units of bursts that had ended.
     pub(super) late: u64,
-    /// Bytes of units that came after their block was complete: of first bursts, of others.
+    /// Bytes of units that arrived after their block was complete: of first bursts, and of later
+    /// ones.
     pub(super) surplus: [u64; 2],
     /// Blocks that were skipped because nothing was heard any more.
     pub(super) impatient: u64,
-    /// From the arrival of a packet's first unit to the time it was complete, summed up, and to
-    /// the time it was given up.
+    /// Sums over all packets: the time from the arrival of the first unit until the packet was
+    /// complete, and until it was delivered.
     pub(super) decode_us: u64,
     pub(super) order_us: u64,
-    /// Units and probes that changed something.
+    /// Units and probes that changed the state.
     pub(super) heeded: u64,
 }
 
-/// The receiving side.
+/// The receiving side of one neighbour.
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) incarnation: u16,
     retired: VecDeque<(u16, Instant)>,
-    /// The newest burst that is known of; `open` while it is arriving.
+    /// The newest burst that is known; it is arriving while `open` is set.
     newest: u64,
     open: Option<Open>,
     reports: BTreeMap<u64, Report>,
-    /// The first burst that was not told.
+    /// The first burst whose report has not been sent.
     told: u64,
-    /// The neighbour asks for reports from here on.
+    /// The neighbour asks for reports from this burst on.
     asked: Option<u64>,
     blocks: BTreeMap<u64, Incoming>,
-    /// The next block to be given up.
+    /// The next block to be delivered.
     next: u64,
-    /// Blocks before it that were skipped and that the sender does not know of.
+    /// Earlier blocks that were skipped without the sender's knowledge.
     skipped: BTreeSet<u64>,
     heard: Instant,
     up: VecDeque<Whole>,
@@ -164,12 +167,12 @@ impl Receiver {
         }
     }
 
-    /// Whether frames of this incarnation count: those of the one there is, and of a new one, with
-    /// which everything begins anew.
+    /// Whether a frame of this incarnation counts. The current incarnation does, and so does a new
+    /// one, which resets the receiver.
     ///
-    /// Without keys anybody can say that it is the neighbour. Then everything begins anew too with
-    /// what no sender can have come back to, and with an incarnation that was over, once what was
-    /// said last does not go on: the neighbour does.
+    /// Without keys, anybody can pretend to be the neighbour. The receiver is then also reset by
+    /// numbers that are too old for any sender, and by an incarnation that was over, but only if
+    /// the current sender has fallen silent: the real neighbour goes on.
     pub(super) fn accepts(&mut self, cx: &Cx<'_>, incarnation: u16, numbers: (u32, u32)) -> bool {
         let (now, is_same) = (cx.now, incarnation == self.incarnation);
         if is_same && (cx.is_sealed() || !self.is_behind(numbers)) {
@@ -190,8 +193,8 @@ impl Receiver {
         true
     }
 
-    /// Whether the number of a burst and the oldest open block lie further back than those of a
-    /// sender can that has come as far as is known.
+    /// Whether the numbers of a burst and of the oldest open block are further back than a sender
+    /// that has come as far as is known could use.
     fn is_behind(&self, (burst, base): (u32, u32)) -> bool {
         let is_old = expand(burst, self.newest) + 2 * REMEMBERED < self.newest;
         let is_passed = expand(base, self.next.max(ORIGIN)) + u64::from(WINDOW) < self.next;
@@ -203,7 +206,7 @@ impl Receiver {
         self.up.pop_front()
     }
 
-    /// Takes a unit that began to arrive at `started`.
+    /// Handles a unit that began to arrive at `started`.
     pub(super) fn on_unit(
         &mut self,
         cx: &Cx<'_>,
@@ -241,8 +244,8 @@ impl Receiver {
         }
     }
 
-    /// Whether a number lies further ahead than a sender that is heard can have come. Numbers are
-    /// guarded by a short tag alone; a sender that was not heard for a while may be anywhere.
+    /// Whether a number is further ahead than a sender that is heard could have come. Only a short
+    /// tag protects these numbers. A sender that has not been heard for a while may have any.
     fn is_impossible(&mut self, now: Instant, burst: u64, base: u64) -> bool {
         let is_live = self.heard != Instant::ZERO && now.since(self.heard) < LIVE;
         let is_ahead = burst > self.newest + 2 * REMEMBERED
@@ -253,7 +256,7 @@ impl Receiver {
 
     fn burst_number(&mut self, burst: u32) -> u64 {
         if self.newest == 0 {
-            // What was sent before the first contact is reported as lost.
+            // Bursts that were sent before the first contact are reported as lost.
             let number = ORIGIN + u64::from(burst);
             self.newest = number - u64::from(burst).min(REMEMBERED - 1) - 1;
             self.told = self.newest + 1;
@@ -262,7 +265,7 @@ impl Receiver {
         expand(burst, self.newest)
     }
 
-    /// Puts a unit into its block; returns whether that had not got it.
+    /// Adds a unit to its block. Returns whether the block did not have it yet.
     fn take(
         &mut self,
         cx: &Cx<'_>,
@@ -320,8 +323,8 @@ impl Receiver {
         true
     }
 
-    /// A block has units enough. If it is not what the neighbour protected, one of them was forged
-    /// and all are asked for again.
+    /// A block has enough units. If it does not open, one of them was forged and all are requested
+    /// again.
     fn complete(&mut self, cx: &Cx<'_>, from: NodeId, number: u64, protocol: EtherType) {
         let block = self.blocks.get_mut(&number).expect("it has just grown");
         self.got.decoded += u64::from(!block.parity.is_empty());
@@ -336,7 +339,7 @@ impl Receiver {
         self.give_up(cx.now);
     }
 
-    /// Gives up what is complete and next.
+    /// Delivers complete blocks that are next in order.
     fn give_up(&mut self, now: Instant) {
         while let Some(entry) = self.blocks.first_entry() {
             if *entry.key() != self.next || entry.get().whole.is_none() {
@@ -356,7 +359,7 @@ impl Receiver {
         self.up.push_back(whole);
     }
 
-    /// The sender has finished all blocks before this one.
+    /// The sender has finished all blocks before `base`.
     fn skip_to(&mut self, now: Instant, base: u64) {
         if base > self.next {
             let rest = self.blocks.split_off(&base);
@@ -370,7 +373,7 @@ impl Receiver {
         self.give_up(now);
     }
 
-    /// Ends the burst that is arriving: the next will be of number `burst`.
+    /// Ends the burst that is arriving; the next one has the number `burst`.
     fn close_until(&mut self, burst: u64) {
         self.close();
         let first = (self.newest + 1).max(burst.saturating_sub(GAP));
@@ -401,7 +404,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a probe, and reports it. One that came before changes nothing.
+    /// Handles a probe and reports it. A replayed one changes nothing.
     pub(super) fn on_probe(&mut self, now: Instant, probe: &Probe) {
         let burst = self.burst_number(probe.burst);
         let base = expand(probe.base, self.next.max(ORIGIN));
@@ -421,7 +424,7 @@ impl Receiver {
         self.asked.is_some() || self.reports.last_key_value().is_some_and(|(b, _)| *b >= self.told)
     }
 
-    /// The reports of a frame of feedback.
+    /// The reports for a frame of feedback.
     pub(super) fn feedback(&mut self) -> Vec<Report> {
         let usual = self.told.saturating_sub(HISTORY);
         let first = self.asked.take().map_or(usual, |asked| asked.min(usual));
@@ -433,7 +436,7 @@ impl Receiver {
         reports
     }
 
-    /// When packets have waited long enough for one that is missing.
+    /// When packets have waited long enough for a missing one.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.blocks.is_empty()).then(|| self.heard + PATIENCE)
     }

@@ -1,4 +1,4 @@
-//! What goes to the radios, in the order of urgency.
+//! Chooses what is sent next, in the order of urgency.
 
 use bytes::Bytes;
 
@@ -21,7 +21,7 @@ impl Harq {
         Frame { id, radio, to, flow, protocol, payload, options }
     }
 
-    /// What a layer below wants to say, or feedback.
+    /// A frame to which the layer below adds its message, or feedback.
     pub(super) fn urgent(&mut self, below: &RoomBelow<'_>) -> Option<Frame> {
         let keys: Vec<Key> = self.busy.iter().copied().collect();
         for key in keys {
@@ -53,15 +53,15 @@ impl Harq {
         None
     }
 
-    /// Feedback or a probe: repeated by the card where it can.
+    /// A frame with feedback or a probe. The card repeats it if it can.
     fn control(&mut self, key: Key, given: Given, payload: Bytes) -> Frame {
         let overhead = payload.len() as u16;
         let options = TxOptions { cover: Cover::Tagged, overhead, ..TxOptions::default() };
         self.give(key, given, payload, options)
     }
 
-    /// The next frame of a radio: of the burst that goes out, else a probe, a burst that repairs,
-    /// a new packet.
+    /// The next frame of a radio: a unit of the burst that is being sent; otherwise a burst that
+    /// repairs, a probe, or a new packet.
     pub(super) fn next_frame(
         &mut self,
         cx: &Cx<'_>,
@@ -106,7 +106,7 @@ impl Harq {
         self.next_packet(cx, radio, incarnation, below)
     }
 
-    /// Begins the first packet that may go.
+    /// Begins to send the first packet that may be sent.
     fn next_packet(
         &mut self,
         cx: &Cx<'_>,
@@ -146,8 +146,8 @@ impl Harq {
         self.unit(key, burst, incarnation)
     }
 
-    /// Gives up what is under way to a neighbour with whom no keys are shared any more: nothing can
-    /// be sent to it, and nothing will be heard.
+    /// Gives up the unfinished packets to a neighbour with which no keys are shared any more:
+    /// nothing can be sent to it, and its reports cannot be opened.
     fn fail(&mut self, key: Key) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
         let mut done = Vec::new();
@@ -155,8 +155,8 @@ impl Harq {
         self.finish(key, done);
     }
 
-    /// What waits for such a neighbour may take half of a queue, so that others have room. To be
-    /// called where no packet may go.
+    /// Packets for such a neighbour may take half of a queue, so that others have room. To be
+    /// called if no packet may be sent.
     fn drop_without_keys(&mut self, radio: usize, below: &RoomBelow<'_>) {
         let waiting = &self.radios[radio].waiting;
         let front = waiting.front().filter(|_| 2 * waiting.len() > self.limit);
@@ -167,7 +167,7 @@ impl Harq {
         }
     }
 
-    /// What waits for a neighbour of which nothing is heard has half of a queue as well.
+    /// Packets for a neighbour that has been silent for long may take half of a queue as well.
     pub(super) fn drop_silent(&mut self, key: Key) {
         let is_silent = self.peers.get(&key).is_some_and(Peer::is_in_the_way);
         while is_silent && self.waiting_for(key) > self.limit / 2 {
@@ -185,7 +185,7 @@ impl Harq {
         waiting.filter(|packet| packet.to == Some(to)).count()
     }
 
-    /// A packet for all goes as it is: nobody could report what is missing.
+    /// A broadcast is sent as one frame: nobody could report missing units.
     fn whole(&mut self, packet: Packet) -> Frame {
         let id = self.ids.next_id();
         self.outstanding.push_back((id, (packet.radio, None), Given::Packet(packet.id)));
@@ -212,7 +212,8 @@ impl Harq {
         *sum += bytes;
         self.counters.units_sent += 1;
         let options = TxOptions {
-            // In one category: units of a later burst must not overtake those of an earlier one.
+            // All in one category: units of a later burst must not overtake those of an earlier
+            // one.
             access: AccessCategory::default(),
             ack: AckPolicy::NoAck,
             attempts: Some(1),

@@ -1,8 +1,8 @@
-//! The sending side of one neighbour: packets become blocks, blocks go out in bursts of units, and
-//! reports of bursts end them or ask for another.
+//! The sending side of one neighbour. Packets become blocks, blocks are sent in bursts of units,
+//! and the report of a burst ends its block or requests another burst.
 //!
-//! A burst is what a block sends at once; bursts have numbers of their own, so that the receiver
-//! can report one of which nothing came, of whatever block it was.
+//! A burst is the set of units that a block sends at once. Bursts have numbers of their own, so
+//! that the receiver can report a burst that was lost entirely, whatever block it belonged to.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,27 +17,27 @@ use crate::base::{
 use crate::link::code::parity_of;
 use crate::wire::harq::{GIVEN_UP, MAX_PARITY, Probe, Report, UNKNOWN, Unit, WINDOW};
 
-/// Bursts without a report at most; the receiver remembers more.
+/// Most unreported bursts; the receiver remembers more.
 const UNREPORTED: usize = 512;
-/// Distance from the oldest of them to the newest, at most.
+/// Greatest distance between the oldest unreported burst and the newest burst.
 const BURSTS: u64 = 960;
-/// Questions without an answer after which a neighbour is only asked, after which what waits for it
-/// makes room for others, and after which it has gone.
+/// Limits of unanswered probes in a row. After `SILENT`, only probes are sent to a neighbour. After
+/// `IN_THE_WAY`, packets that wait for it make room for others. After `PROBES`, it counts as gone.
 const SILENT: u32 = 3;
 const IN_THE_WAY: u32 = 5;
 const PROBES: u32 = 8;
 
-/// A packet on its way.
+/// A packet that is being sent.
 #[derive(Debug)]
 struct Block {
     packet: UnitId,
-    /// Payload of the packet, in bytes, before it was protected.
+    /// Length of the packet's payload before it was sealed, in bytes.
     bytes: usize,
     data: Bytes,
     protocol: EtherType,
     k: u8,
     unit_bytes: usize,
-    /// Parity of the first burst, and of all.
+    /// Parity units in the first burst, and in all bursts so far.
     first_parity: u8,
     parity: u8,
     attempts: u8,
@@ -76,7 +76,7 @@ impl Block {
     }
 }
 
-/// Units that are sent at once.
+/// Units of a block that are sent at once.
 #[derive(Debug)]
 struct Burst {
     block: u64,
@@ -84,7 +84,7 @@ struct Burst {
     units: Vec<u8>,
     given: usize,
     ended: usize,
-    /// When the last one left the radio.
+    /// When the last of its units left the radio.
     over: Option<Instant>,
 }
 
@@ -96,17 +96,17 @@ pub(super) struct Outgoing {
     pub(super) options: TxOptions,
 }
 
-/// What is told of the sender.
+/// Counters of the sender, for the status.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub(super) delivered: u64,
     pub(super) failed: u64,
     pub(super) bytes: u64,
-    /// Bursts of the packets that are delivered or failed.
+    /// Bursts of the packets that were delivered or failed.
     pub(super) bursts: u64,
 }
 
-/// The sending side.
+/// The sending side of one neighbour.
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) settings: Settings,
@@ -115,26 +115,27 @@ pub(super) struct Sender {
     next_block: u64,
     next_burst: u64,
     blocks: BTreeMap<u64, Block>,
-    /// Bursts of which no report came.
+    /// Bursts that have not been reported.
     bursts: BTreeMap<u64, Burst>,
     /// Blocks that need another burst.
     again: VecDeque<u64>,
-    /// What was not reported is to be asked for.
+    /// Whether missing reports are to be asked for.
     asks: bool,
-    /// The receiver is to be told that it waits for something that will not come.
+    /// Whether the receiver must be told that it waits for a packet that will not arrive.
     owes_base: bool,
-    /// The probe that told it, and when, until a report of it or of something later has come.
+    /// The last probe that told it, and when it was sent; until a report of it or of a later burst
+    /// arrives.
     told: Option<(u64, Instant)>,
     asked: u32,
     asked_at: Instant,
-    /// A probe whose report tells how long feedback takes, and when it went.
+    /// The probe whose report measures how long feedback takes, and when it was sent.
     probed: Option<(u64, Instant)>,
-    /// Bursts before this one may have gone out while nobody was there: that nothing came of them
-    /// tells nothing of what the next will lose. Those of a node that has just started may all have
-    /// until something of one has come.
+    /// Bursts before this one may have been sent while nobody was there, so their complete loss
+    /// says nothing about later ones. After a start this applies to all bursts until a unit of one
+    /// is reported as received.
     heard_from: u64,
     pub(super) sent: Sent,
-    /// Frames of feedback that told something new.
+    /// Frames of feedback with new reports.
     pub(super) heeded: u64,
 }
 
@@ -161,12 +162,12 @@ impl Sender {
         }
     }
 
-    /// The oldest block that is not finished.
+    /// The oldest unfinished block.
     fn base(&self) -> u64 {
         self.blocks.first_key_value().map_or(self.next_block, |(block, _)| *block)
     }
 
-    /// Packets that are not finished.
+    /// Unfinished packets.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
@@ -182,12 +183,13 @@ impl Sender {
         self.next_block - self.base() < u64::from(WINDOW) && self.may_burst()
     }
 
-    /// Whether nothing was heard for so long that others should not wait for this neighbour.
+    /// Whether nothing has been heard for so long that others should not wait because of this
+    /// neighbour.
     pub(super) fn is_in_the_way(&self) -> bool {
         self.asked >= IN_THE_WAY
     }
 
-    /// Whether a block waits for another burst, and may have it.
+    /// Whether a block needs another burst, and may send it.
     pub(super) fn may_repair(&self) -> bool {
         !self.again.is_empty() && self.may_burst()
     }
@@ -196,7 +198,8 @@ impl Sender {
         self.asks || self.owes_base
     }
 
-    /// Begins a packet, `data` being what of it goes out. Returns the number of its burst.
+    /// Begins to send a packet; `data` is its content as it is sent. Returns the number of its
+    /// burst.
     pub(super) fn start(&mut self, packet: &Packet, data: Bytes) -> u64 {
         let units = self.settings.units;
         let parity = match self.settings.scheme {
@@ -253,12 +256,12 @@ impl Sender {
         let number = self.next_burst;
         self.next_burst += 1;
         self.bursts.insert(number, burst);
-        // Units tell the base, and are asked for until they are reported.
+        // Units tell the base too, and their reports are asked for until they arrive.
         (self.owes_base, self.told) = (false, None);
         number
     }
 
-    /// Whether units of a burst are left to be sent.
+    /// Whether units of a burst remain to be sent.
     pub(super) fn is_going(&self, burst: u64) -> bool {
         self.bursts.get(&burst).is_some_and(|known| known.given < known.units.len())
     }
@@ -297,7 +300,7 @@ impl Sender {
         }
     }
 
-    /// A probe that asks for what was not reported.
+    /// A probe that asks for missing reports.
     pub(super) fn probe(&mut self, now: Instant) -> Probe {
         if std::mem::take(&mut self.owes_base) {
             self.told = Some((self.next_burst, now));
@@ -310,7 +313,7 @@ impl Sender {
         Probe { burst: burst as u32, base: self.base() as u32, asks: asks as u32 }
     }
 
-    /// Takes feedback; packets that are over are put into `out`.
+    /// Evaluates feedback. Packets that have ended are added to `out`.
     pub(super) fn on_feedback(
         &mut self,
         now: Instant,
@@ -330,7 +333,8 @@ impl Sender {
             }
             let Some(burst) = self.bursts.remove(&number) else { continue };
             self.asked = 0;
-            // What was asked for may have been lost before: its time is not that of feedback.
+            // Otherwise an earlier report may have been lost, and the time would not be that of
+            // feedback.
             if let Some(over) = burst.over.filter(|over| self.asked_at <= *over) {
                 self.patience.on_sample(now.since(over));
             }
@@ -353,7 +357,7 @@ impl Sender {
             UNKNOWN => {}
             needs => {
                 block.needs = needs.min(block.k);
-                // A report that names nothing would leave nothing to send.
+                // A report that names no units would leave nothing to send.
                 let all = u32::MAX >> (32 - u32::from(block.k));
                 let lacks = report.lacks & all;
                 block.lacks = if lacks == 0 { all } else { lacks };
@@ -378,13 +382,13 @@ impl Sender {
             self.sent.bytes += block.bytes as u64;
         } else {
             self.sent.failed += 1;
-            // The receiver waits for it until it is told.
+            // The receiver waits for this block until it is told otherwise.
             self.owes_base = true;
         }
         out.push(block.done(outcome));
     }
 
-    /// Gives up the packet of a burst; which it is, if it was not finished.
+    /// Gives up the packet of a burst; returns its id if it was unfinished.
     pub(super) fn drop_packet_of(&mut self, burst: u64) -> Option<UnitId> {
         let block = self.bursts.remove(&burst)?.block;
         let mut done = Vec::new();
@@ -392,17 +396,18 @@ impl Sender {
         done.pop().map(|done| done.id)
     }
 
-    /// Gives up all that is not finished.
+    /// Gives up all unfinished packets.
     pub(super) fn fail_all(&mut self, out: &mut Vec<PacketDone>) {
         self.bursts.clear();
         self.again.clear();
-        // Nothing is left to be asked for: only new packets tell whether somebody is there.
+        // No reports are left to ask for: only new packets will show whether the neighbour is
+        // there.
         (self.told, self.asked) = (None, 0);
         let blocks: Vec<u64> = self.blocks.keys().copied().collect();
         blocks.into_iter().for_each(|block| self.finish(block, PacketOutcome::Failed, out));
     }
 
-    /// When the oldest burst without a report is to be asked for, or what was told again.
+    /// When the next probe is due: for the oldest unreported burst, or to repeat the last base.
     pub(super) fn due(&self) -> Option<Instant> {
         let since = match self.bursts.first_key_value() {
             Some((_, oldest)) => oldest.over?,
@@ -411,7 +416,7 @@ impl Sender {
         Some(since.max(self.asked_at) + self.patience.time(self.asked))
     }
 
-    /// Asks for what is due; returns whether it was asked for often enough.
+    /// Prepares a probe if one is due. Returns whether the neighbour counts as gone.
     pub(super) fn on_timeout(&mut self, now: Instant, out: &mut Vec<PacketDone>) -> bool {
         if self.due().is_none_or(|due| due > now) {
             return false;
@@ -424,7 +429,7 @@ impl Sender {
         }
         let is_gone = self.asked > PROBES;
         if is_gone {
-            // It is asked until it answers.
+            // It is probed until it answers.
             self.owes_base = true;
             let is_over = |burst: &Burst| burst.over.is_some();
             let over = self.bursts.extract_if(.., |_, burst| is_over(burst));

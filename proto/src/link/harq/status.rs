@@ -7,11 +7,12 @@ use super::{Harq, Key, Peer};
 use crate::base::{Instant, named};
 use crate::link::{Link, LinkStatus, NeighbourStatus, OTHER_LINK, queue::Red};
 
-/// What is counted over all neighbours.
+/// Counters of the link, over all neighbours.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) units_sent: u64,
-    /// Bytes of units, without their headers: of data, of parity in first bursts, of later bursts.
+    /// Bytes of units without their headers: of data, of parity in first bursts, and of later
+    /// bursts.
     pub(super) data_bytes: u64,
     pub(super) pfec_bytes: u64,
     pub(super) rfec_bytes: u64,

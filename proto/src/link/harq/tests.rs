@@ -1,4 +1,4 @@
-//! Two links with keys between them and the air, and strangers who change what is on it.
+//! Two links, with keys between them and the air, and strangers that change frames on the air.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use crate::link::secure::{Keys, Secure, SecureSpec, SecurityConfig};
 use crate::link::{Link, PeerSpec};
 use crate::wire::harq::{UNIT_HEADER_BYTES, Unit, encode_unit};
 
-/// How long a unit takes.
+/// Duration of a unit.
 const UNIT: Duration = Duration::from_micros(50);
 
 struct Node {
@@ -43,7 +43,7 @@ impl Node {
         }
     }
 
-    /// Takes what is on the air.
+    /// Delivers a frame from the air.
     fn take(&mut self, now: Instant, from: NodeId, frame: &Frame) {
         let rate = Bitrate::from_mbps(10.0);
         let event = FrameUp::Received(ReceivedFrame {
@@ -111,7 +111,7 @@ impl Node {
     }
 }
 
-/// Two nodes; what each frame becomes is up to a stranger.
+/// Two nodes, between which a stranger decides what becomes of each frame.
 struct Link2 {
     nodes: [Node; 2],
     now: Instant,
@@ -152,7 +152,7 @@ impl Link2 {
         }
     }
 
-    /// So many times the length of a unit; `stranger` says what comes of each frame.
+    /// Runs for the duration of `units` units; `stranger` decides what each frame becomes.
     fn run(&mut self, units: usize, stranger: &mut Stranger<'_>) {
         for _ in 0..units {
             self.now += UNIT;
@@ -245,7 +245,7 @@ fn units_and_feedback_that_come_again_change_nothing() {
     assert_eq!(there.counter("rfec_bytes", link.now) + there.counter("pfec_bytes", link.now), 0);
     assert_eq!(there.counter("packets_delivered", link.now), 200);
     assert!(back.counter("late", link.now) > 8_000, "recordings came");
-    // 4,000 units, once each; reports once each.
+    // 4,000 units, counted once each, and reports once each.
     assert_eq!(back.link.heeded(), 4_000);
     assert!(there.link.heeded() <= 200);
 }
@@ -259,7 +259,7 @@ fn what_does_not_open_is_refused_and_the_units_are_forgotten() {
         units.push(frame.clone());
         Vec::new()
     });
-    // The first unit of the block with another body, past the check of its tag.
+    // The first unit of the block with another body, inserted after the check of its tag.
     let [_, _, body @ .., _, _, _, _] = &units[0].payload[..] else { panic!("a unit") };
     let Ok((incarnation, Decoded::Unit(unit, body))) = decode(&Bytes::copy_from_slice(body)) else {
         panic!("a unit of the link");
@@ -301,7 +301,7 @@ fn gathered_units_make_no_frame() {
     link.assert_all_came(1);
 }
 
-/// What a tagged frame of the link says.
+/// The content of a tagged frame of the link.
 fn said(frame: &Frame) -> Option<Decoded> {
     let [_, _, body @ .., _, _, _, _] = &frame.payload[..] else { return None };
     decode(&Bytes::copy_from_slice(body)).ok().map(|(_, decoded)| decoded)
@@ -312,7 +312,7 @@ fn a_probe_that_tells_of_a_failed_packet_is_sent_until_it_comes() {
     let mut link = Link2::new();
     link.offer(0..2);
     let mut lost = 0;
-    // The first packet never comes, and the first probe that tells the second not to wait for it.
+    // Lost: the first packet, and the first probe that tells the receiver not to wait for it.
     link.run(20_000, &mut |_, frame, _| match said(frame) {
         Some(Decoded::Unit(unit, _)) if unit.block == 0 => Vec::new(),
         Some(Decoded::Probe(probe)) if probe.base > 0 && lost == 0 => {
@@ -323,7 +323,7 @@ fn a_probe_that_tells_of_a_failed_packet_is_sent_until_it_comes() {
     });
     assert_eq!((lost, link.nodes[0].done.len()), (1, 2));
     assert_eq!(link.nodes[1].came, [packet(1)]);
-    // That came is told, so that it is not asked for ever.
+    // The receiver reports this probe, so that it is not repeated forever.
     let sent = link.nodes[0].counter("probes_sent", link.now);
     link.run(20_000, &mut |_, frame, _| vec![frame.clone()]);
     assert_eq!(link.nodes[0].counter("probes_sent", link.now), sent);
@@ -354,12 +354,12 @@ fn without_keys_a_forged_frame_stops_a_neighbour_for_a_moment_only() {
         is_accepted && receiver.poll().is_some()
     };
     assert!(take(seconds(1), 1, 5));
-    // Numbers that the neighbour is far from, and another incarnation.
+    // Numbers that are far from the neighbour's, and another incarnation.
     assert!(take(seconds(2), 1, 1 << 20));
     assert!(!take(seconds(2), 1, 6) && take(seconds(3), 1, 7));
     assert!(take(seconds(4), 2, 9));
     assert!(!take(seconds(4), 1, 8) && take(seconds(5), 1, 9));
-    // With keys nobody says so but the neighbour, once.
+    // With keys, only the neighbour can do this, and only once.
     let keys = Keys::new(&mut link.nodes[1].secure);
     assert!(!receiver.accepts(&Cx::new(seconds(6)).with_seal(&keys), 2, (9, 9)));
 }

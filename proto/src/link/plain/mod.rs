@@ -1,8 +1,8 @@
-//! The plain link: frames go straight to the chip, which does CSMA/CA and retries.
+//! The plain link: it gives frames directly to the chip, which does CSMA/CA and retransmits.
 //!
-//! One queue for each radio (`plain/radio`), drop-tail or RED, and no header of its own; one for
-//! each access category where the card has them (802.11e). What the chip holds counts as queued, so
-//! the packets of a node never exceed its queue.
+//! It has one queue for each radio (`plain/radio`), drop-tail or RED, or one for each access
+//! category if the card supports them (802.11e). It adds no header of its own. Frames in the chip
+//! count as queued, so that the packets of a node never exceed its queue.
 
 mod neighbour;
 mod radio;
@@ -25,23 +25,24 @@ use crate::base::{
 };
 use crate::wire::ip::{self, Ecn};
 
-/// Neighbours of which the link keeps status; more are served, but not listed.
+/// Neighbours whose status the link keeps; further ones are served, but not listed.
 const NEIGHBOURS: usize = 256;
-/// Units that a buffer has place for from the start: in a large network most never hold more.
+/// Initial capacity of buffers: in a large network most never hold more.
 const USUAL: usize = 1;
 
-/// Settings of `link/plain`.
+/// Configuration of `link/plain`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlainConfig {
-    /// Packets that the queue holds at most; with `edca`, those of one access category. Behind
-    /// those of a source without a rate half as many of others find a place.
+    /// Most packets in the queue of a radio; with `edca`, in the queue of each access category.
+    /// Sources without a rate keep the queue full; half as many packets of other sources are then
+    /// accepted beyond this limit.
     pub queue_packets: usize,
-    /// Which packets it takes while there is room.
+    /// Queue discipline: which packets are accepted while there is room.
     #[serde(skip_serializing_if = "QueueConfig::is_default")]
     pub queue: QueueConfig,
-    /// Whether the receiving card acknowledges frames, and they are repeated until it has. Without
-    /// it each is sent once.
+    /// Whether the receiving card acknowledges frames, and the sending card repeats them until it
+    /// has. Otherwise each frame is sent once.
     #[serde(skip_serializing_if = "is_true")]
     pub mac_ack: bool,
 }
@@ -65,10 +66,10 @@ pub struct Plain {
     radios: Vec<RadioQueue>,
     up: VecDeque<PacketUp>,
     outstanding: VecDeque<Outstanding>,
-    /// Packets that wait to go once more.
+    /// Packets that wait to be sent a second time.
     once_more: Vec<UnitId>,
     ids: UnitIds,
-    /// In the order of their keys; there are few.
+    /// Sorted by their keys; there are few.
     neighbours: Vec<((NodeId, RadioId), Neighbour)>,
     air: AirTimes,
     counters: Counters,
@@ -79,16 +80,17 @@ pub struct Plain {
 #[derive(Debug)]
 struct Outstanding {
     id: UnitId,
-    /// `None` if it went out because a layer below wanted it.
+    /// `None` for a frame that the layer below requested.
     packet: Option<UnitId>,
     to: Option<NodeId>,
     radio: RadioId,
     access: AccessCategory,
     waits: bool,
     bytes: usize,
-    /// With all attempts of the radio.
+    /// Whether the radio makes all its attempts.
     is_tried_fully: bool,
-    /// The packet itself if it is of a call and goes once more where the chip gives it up.
+    /// A copy of the packet if it belongs to a call and is sent again after the chip has given it
+    /// up.
     again: Option<Box<Packet>>,
 }
 
@@ -127,7 +129,7 @@ impl Plain {
         }
     }
 
-    /// Something of each part of it, so that it is at hand.
+    /// Reads something of each part of the link, so that it is in the cache.
     pub(crate) fn fetch(&self) -> u64 {
         let queue = self.radios.first().map_or(0, |queue| queue.length(AccessCategory::default()));
         let neighbour = self.neighbours.first().map_or(0, |(_, neighbour)| neighbour.attempts);
@@ -158,7 +160,7 @@ impl Plain {
 
     fn on_received(&mut self, now: Instant, frame: ReceivedFrame) {
         self.counters.frames_received += 1;
-        // A frame of this link that has no packet has nothing in it.
+        // An empty frame of this link contains no packet.
         let is_other = frame.protocol == EtherType::FARHOP && !frame.payload.is_empty();
         if let Some(neighbour) = self.neighbour(frame.from, frame.radio) {
             neighbour.has_other_link = is_other;
@@ -197,7 +199,7 @@ impl Plain {
             air.retransmission += done.air_time.saturating_sub(first);
         }
         if let Some(neighbour) = frame.to.and_then(|to| self.neighbour(to, frame.radio)) {
-            // Of what went without acknowledgement nobody knows whether it came.
+            // It is unknown whether unacknowledged frames arrived.
             let is_known = outcome != PacketOutcome::Sent;
             neighbour.attempts += if is_known { u64::from(done.attempts) } else { 0 };
             neighbour.sent_bytes +=
@@ -208,7 +210,7 @@ impl Plain {
                 neighbour.end_failures();
             } else if has_failed && !goes_again {
                 let is_gone = neighbour.on_failed(now, frame.is_tried_fully);
-                // Somebody who does not hear this node may send without a pause.
+                // A node that does not hear this one may be sending without a pause.
                 let is_other = frame.packet.is_some() && !frame.waits && frame.is_tried_fully;
                 let drowned = frame.to.filter(|_| is_other && neighbour.is_drowned());
                 self.up.extend(drowned.map(PacketUp::Drowned));
@@ -230,8 +232,9 @@ impl Plain {
         self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
     }
 
-    /// Has a packet of a call go once more that the chip gave up: whoever spoiled all tries may be
-    /// over with it. Not to a neighbour that is gone, which would take all the air.
+    /// Queues a packet of a call again that the chip gave up: whatever spoiled all attempts may
+    /// have ended. It does not do so for a neighbour that is gone, which would use up all the air
+    /// time.
     fn goes_again(&mut self, frame: &mut Outstanding) -> bool {
         let Some(packet) = frame.again.take() else { return false };
         let Some(to) = packet.to else { return false };
@@ -248,7 +251,7 @@ impl Plain {
         true
     }
 
-    /// The packet itself if it goes once more where the chip gives it up.
+    /// A copy of the packet if it is to be sent again after the chip has given it up.
     fn again(&mut self, packet: &Packet) -> Option<Box<Packet>> {
         let is_second = self.once_more.iter().position(|id| *id == packet.id);
         if let Some(index) = is_second {
@@ -256,12 +259,12 @@ impl Plain {
             return None;
         }
         let TxOptions { access, attempts, .. } = packet.options;
-        // Most are not of voice, and their payloads have not been looked at for long.
+        // Most packets are not voice, and their payloads are no longer in the cache.
         let may_be = self.mac_ack && attempts.is_none() && access == AccessCategory::Voice;
         (may_be && ip::is_of_call(&packet.payload)).then(|| Box::new(packet.clone()))
     }
 
-    /// The chip ends frames nearly always in their order.
+    /// Frames nearly always end in their order.
     fn take_outstanding(&mut self, id: UnitId) -> Option<Outstanding> {
         if self.outstanding.front()?.id == id {
             return self.outstanding.pop_front();
@@ -278,8 +281,8 @@ impl Plain {
         }
     }
 
-    /// What waits for a neighbour without keys may take half of a queue, so that others have room.
-    /// To be called where no queue had a packet with room.
+    /// Packets for a neighbour without keys may take half of a queue, so that others have room. To
+    /// be called if no queue has a packet that may be sent.
     fn drop_without_keys(&mut self, below: &RoomBelow<'_>) {
         for index in 0..self.radios.len() {
             if let Some(packet) = self.radios[index].pop_without_keys(self.limit, below) {
@@ -288,7 +291,7 @@ impl Plain {
         }
     }
 
-    /// A frame without a packet, before all others: what a layer below wants to say.
+    /// A frame without a packet, before all others, to which the layer below adds its message.
     fn carrier(&mut self, below: &RoomBelow<'_>) -> Option<Frame> {
         let (flow, access) = (FlowId::CONTROL, AccessCategory::BestEffort);
         let lane = |queue: &RadioQueue, to| {
@@ -329,7 +332,7 @@ impl Plain {
             FrameOutcome::Late | FrameOutcome::Cancelled | FrameOutcome::TooLong => {
                 (&mut self.counters.frames_not_sent, PacketOutcome::Failed)
             }
-            // Most likely it was sent; nobody knows more.
+            // Most likely it was sent; nothing more is known.
             FrameOutcome::Unknown => (&mut self.counters.frames_unknown, PacketOutcome::Sent),
         };
         *counter += 1;

@@ -1,14 +1,13 @@
-//! What the plain link knows of a neighbour, and when it takes it for gone.
+//! What the plain link knows of a neighbour, and when the neighbour counts as gone.
 
 use crate::base::{Dbm, Duration, Instant, NodeId, RadioId};
 use crate::link::{NeighbourStatus, OTHER_LINK, share};
 
-/// Packets in a row that a neighbour of which nothing is heard did not get, after which it counts
-/// as gone.
+/// After this many failed packets in a row, a neighbour of which nothing is heard counts as gone.
 const GONE: u8 = 4;
-/// Those with fewer attempts than the radio has count if nothing was heard for so long: they may
-/// all meet one burst of a node that the neighbour hears and this one does not. By then a HELLO of
-/// routing is missing, too.
+/// Packets that failed with fewer attempts than the radio has count only if nothing was heard for
+/// this long. They may all have met one burst of a node that the neighbour hears and this one does
+/// not. By that time, a HELLO of routing is missing as well.
 const SILENT: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,30 +19,30 @@ pub(super) struct Neighbour {
     pub(super) received_bytes: u64,
     pub(super) attempts: u64,
     pub(super) delivered: u64,
-    /// Packets in a row that all attempts of the radio did not bring, while nothing was heard of
-    /// it, and those that fewer attempts did not.
+    /// Packets in a row that failed in all attempts of the radio, while nothing was heard of the
+    /// neighbour; and packets that failed in fewer attempts.
     pub(super) failures: u8,
     short_failures: u8,
     pub(super) is_gone: bool,
-    /// Whether its last frame was of another link protocol.
+    /// Whether its last frame belonged to another link protocol.
     pub(super) has_other_link: bool,
 }
 
-/// So many packets in a row that fail are no chance.
+/// This many failed packets in a row are no coincidence.
 const DROWNED: u8 = 2;
 
 impl Neighbour {
-    /// When something of it came last, a frame or an acknowledgement.
+    /// When it last gave a sign of life: a frame or an acknowledgement.
     pub(super) fn last_sign(&self) -> Option<Instant> {
         self.heard.max(self.acknowledged)
     }
 
-    /// Whether something of it came, and it is not gone since.
+    /// Whether it has given a sign of life, and has not counted as gone since.
     pub(super) fn is_up(&self) -> bool {
         self.last_sign().is_some() && !self.is_gone
     }
 
-    /// It did not get a packet. Returns whether it is gone from now on.
+    /// A packet to it failed. Returns whether it counts as gone from now on.
     pub(super) fn on_failed(&mut self, now: Instant, is_tried_fully: bool) -> bool {
         let failures = if is_tried_fully { &mut self.failures } else { &mut self.short_failures };
         *failures = failures.saturating_add(1);
@@ -53,12 +52,12 @@ impl Neighbour {
         is_gone && !std::mem::replace(&mut self.is_gone, is_gone)
     }
 
-    /// Whether nothing gets there, though it is not gone.
+    /// Whether no packet reaches it, though it does not count as gone.
     pub(super) fn is_drowned(&self) -> bool {
         self.failures >= DROWNED && !self.is_gone
     }
 
-    /// What is told of it, at the other end of a radio, while so many packets are queued for it.
+    /// Its status, with the key of the neighbour and the number of packets queued for it.
     pub(super) fn status(
         &self,
         now: Instant,
@@ -86,7 +85,7 @@ impl Neighbour {
         }
     }
 
-    /// It is there. Returns whether it was gone.
+    /// It is there. Returns whether it counted as gone.
     pub(super) fn end_failures(&mut self) -> bool {
         (self.failures, self.short_failures) = (0, 0);
         std::mem::take(&mut self.is_gone)

@@ -1,4 +1,4 @@
-//! What goes out by one radio: its packets in a row, and how much of it each queue has.
+//! The packets of one radio: one row, with a count for each queue.
 
 use std::collections::VecDeque;
 
@@ -9,19 +9,19 @@ use crate::base::{
     AccessCategory, Instant, Lane, NodeId, Packet, RadioId, RadioSpec, RoomBelow, Seed,
 };
 
-/// What goes out by one radio. Packets stand in one row, in the order in which they came; what each
-/// access category has of it is counted.
+/// The packets that one radio sends. They stand in one row, in the order of arrival; how many
+/// belong to each access category is counted.
 #[derive(Debug)]
 pub(super) struct RadioQueue {
     pub(super) radio: RadioId,
-    /// Whether the access categories have queues of their own; else there is one for all.
+    /// Whether each access category has its own queue; otherwise there is one for all.
     edca: bool,
     pub(super) waiting: VecDeque<Packet>,
-    /// Neighbours to whom a layer below wants a frame to be sent.
+    /// Neighbours to which the layer below wants a frame to be sent.
     pub(super) wanted: VecDeque<NodeId>,
-    /// Packets of each queue: those that wait and those that the chip has.
+    /// Packets of each queue: those that wait here and those in the chip.
     lengths: [u32; AccessCategory::COUNT],
-    /// Those of them for which nothing waits above.
+    /// Those of them whose source does not wait for room.
     others: [u32; AccessCategory::COUNT],
     /// One for each queue.
     red: Vec<Red>,
@@ -71,19 +71,19 @@ impl RadioQueue {
         self.lengths[self.queue_of(access)] as usize
     }
 
-    /// Whether nothing is to go to the chip.
+    /// Whether nothing waits to be given to the chip.
     pub(super) fn has_nothing(&self) -> bool {
         self.waiting.is_empty() && self.wanted.is_empty()
     }
 
-    /// Whether packets are in another queue than in that of a category.
+    /// Whether queues other than that of an access category have packets.
     fn has_others(&self, access: AccessCategory) -> bool {
         let own = self.queue_of(access);
         self.lengths.iter().enumerate().any(|(queue, length)| queue != own && *length > 0)
     }
 
-    /// Where the next packet stands: in front, unless that waits for keys, or for the chip to send
-    /// others of its access category.
+    /// Index of the next packet: 0, unless that packet lacks keys, or its access category has no
+    /// room in the chip.
     pub(super) fn next_place(&self, below: &RoomBelow<'_>) -> Option<usize> {
         let front = self.waiting.front()?.lane();
         if !below(front).is_none() {
@@ -99,31 +99,31 @@ impl RadioQueue {
             .position(|lane| (lacks_keys || lane.access != front.access) && !below(lane).is_none())
     }
 
-    /// The RED of an access category's queue; nothing where it is drop-tail.
+    /// The RED state of an access category's queue; none if the queue is drop-tail.
     pub(super) fn red_of(&mut self, access: AccessCategory) -> Option<&mut Red> {
         let own = self.queue_of(access);
         self.red.get_mut(own)
     }
 
-    /// The RED of all queues.
+    /// The RED state of all queues.
     pub(super) fn reds(&self) -> &[Red] {
         &self.red
     }
 
-    /// Puts a packet at the end.
+    /// Appends a packet.
     pub(super) fn push(&mut self, packet: Packet) {
         self.on_entered(packet.options.access, packet.options.overflow.waits());
         self.waiting.push_back(packet);
     }
 
-    /// Counts what waits here or at the chip from now on.
+    /// Counts a packet that is now queued here or in the chip.
     pub(super) fn on_entered(&mut self, access: AccessCategory, waits: bool) {
         let queue = self.queue_of(access);
         self.lengths[queue] += 1;
         self.others[queue] += u32::from(!waits);
     }
 
-    /// The chip is done with what was counted.
+    /// The chip has finished with a packet that was counted.
     pub(super) fn on_left(&mut self, now: Instant, access: AccessCategory, waits: bool) {
         let queue = self.queue_of(access);
         self.lengths[queue] -= 1;
@@ -134,13 +134,14 @@ impl RadioQueue {
         }
     }
 
-    /// Takes away the packet in front if it lacks keys and those of its queue fill half of it.
+    /// Removes the first packet if it lacks keys and the packets of its queue take more than half
+    /// of the limit.
     pub(super) fn pop_without_keys(
         &mut self,
         limit: usize,
         below: &RoomBelow<'_>,
     ) -> Option<Packet> {
-        // It is asked for often, and seldom has to look further than this.
+        // This is called often, and seldom goes beyond the next line.
         let front = self.waiting.front().filter(|_| 2 * self.waiting.len() > limit)?.lane();
         let own = self.queue_of(front.access);
         let is_own = |packet: &&Packet| self.queue_of(packet.options.access) == own;

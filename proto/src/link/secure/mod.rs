@@ -1,16 +1,16 @@
-//! Keys: every frame authenticated, and encrypted unless the rules of the band forbid it.
+//! Keys: every frame is authenticated, and encrypted unless the rules of the band forbid it.
 //!
-//! A layer between the link and the radios. What the link sends is sealed under the keys that two
-//! neighbours share (`session`), and for all under the sender's own key for broadcast, which each
-//! neighbour is told; what comes from the radios goes up only if it opens, so that a forged stamp,
-//! acknowledgement or packet never reaches a protocol. Keys are agreed on by a Noise handshake
-//! (`noise`). Its messages go out in frames that the link places ([`FrameUp::Wanted`]), because
-//! only the link knows when it may send; the answer brings that frame along, with its stamp, so
-//! that first contact and first step come together. The first message brings none: it may be a
-//! recording, and nothing follows from it but an answer.
+//! This is a layer between the link and the radios. Frames of the link to a neighbour are sealed
+//! under keys that the two nodes share (`session`); frames to all are sealed under the sender's own
+//! broadcast key, which each neighbour is told. A received frame is passed up only if it opens, so
+//! that a forged stamp, acknowledgement or packet never reaches a protocol. Keys are agreed on by a
+//! Noise handshake (`noise`). Its messages are sent in frames that the link places
+//! ([`FrameUp::Wanted`]), because only the link knows when it may send. The answer contains such a
+//! frame with its stamp, so that first contact also brings the nodes into step. The first message
+//! contains none: it may be a recording, and nothing follows from it but an answer.
 //!
-//! Two that share keys already agree on the next under those, where nobody can disturb them. The
-//! threat model, and what a neighbour that holds keys can still do, stand in `docs/security.md`.
+//! Two nodes that share keys agree on the next ones under these, where nobody can interfere.
+//! `docs/security.md` contains the threat model, and what a neighbour that holds keys can still do.
 
 mod config;
 mod noise;
@@ -42,25 +42,25 @@ use crate::base::{
     Limit, NodeId, PublicKey, ReceivedFrame, Room, RoomBelow, Wanted, named,
 };
 
-/// How long a cookie's secret is the newest.
+/// How long a cookie secret is used for new cookies.
 const COOKIE_SECRET_LIFE: Duration = Duration::from_secs(10);
-/// How long a key for broadcast is used.
+/// How long a broadcast key is used.
 const BROADCAST_LIFE: Duration = Duration::from_secs(3_600);
 
-/// What a node must be told to protect its frames.
+/// What a node needs to protect its frames.
 #[derive(Debug)]
 pub struct SecureSpec {
     /// The node.
     pub node: NodeId,
     /// Its keys.
     pub identity: Identity,
-    /// Random bytes that nobody knows, and that are never given twice.
+    /// Random bytes that nobody else knows, and that are never used twice.
     pub entropy: [u8; 32],
-    /// The settings, with [`SecurityConfig::is_on`].
+    /// The configuration, with [`SecurityConfig::is_on`].
     pub config: SecurityConfig,
-    /// Its neighbours at first; of several radios that reach one, the first is for handshakes.
+    /// Its initial neighbours. If several radios reach one, the first is used for handshakes.
     pub peers: Vec<PeerSpec>,
-    /// The keys of all nodes that are trusted.
+    /// The keys of all trusted nodes.
     pub keys: Arc<BTreeMap<NodeId, PublicKey>>,
 }
 
@@ -73,14 +73,14 @@ pub struct Secure {
     psk: Option<Psk>,
     peers: Vec<Peer>,
     index: BTreeMap<NodeId, usize>,
-    /// Of all who are trusted, near or far.
+    /// The keys of all trusted nodes, near or far.
     keys: Arc<BTreeMap<NodeId, PublicKey>>,
     rng: ChaCha20Rng,
     broadcast: OwnBroadcast,
-    /// Secrets of cookies, the newest first, and when that was drawn.
+    /// Cookie secrets, the newest first, and when the newest was drawn.
     cookie_secrets: [[u8; 32]; 2],
     cookie_drawn: Instant,
-    /// First messages of all neighbours that are answered without a cookie.
+    /// Limits first messages, of all neighbours together, that are answered without a cookie.
     freely: Limit,
     up: VecDeque<FrameUp>,
     down: VecDeque<FrameDown>,
@@ -93,8 +93,8 @@ pub struct Secure {
 impl Secure {
     /// The layer of a node.
     ///
-    /// Panics if the settings are off or have a key that is none: [`SecurityConfig::psk_bytes`]
-    /// is checked where a scenario is read.
+    /// Panics if security is off or the pre-shared key is invalid: [`SecurityConfig::psk_bytes`] is
+    /// checked when a scenario is read.
     pub fn build(spec: SecureSpec) -> Self {
         assert!(spec.config.is_on(), "a layer that would do nothing");
         let mut rng = ChaCha20Rng::from_seed(spec.entropy);
@@ -136,8 +136,8 @@ impl Secure {
         }
     }
 
-    /// Trusts these keys and no others from now on. With whoever's key is gone or another one
-    /// nothing is shared any more, the key for broadcast included.
+    /// Trusts these keys and no others from now on. All keys shared with nodes whose own key was
+    /// removed or changed are dropped, and the broadcast key is renewed.
     pub fn set_keys(&mut self, cx: &mut Cx<'_>, keys: &BTreeMap<NodeId, PublicKey>) {
         self.keys = Arc::new(keys.clone());
         let mut has_revoked = false;
@@ -160,8 +160,8 @@ impl Secure {
         self.set_timeout(cx.now);
     }
 
-    /// A sealed frame of somebody who was no neighbour came: it becomes one if it is trusted, as
-    /// where nodes move. Returns its place.
+    /// A sealed frame of a node that was no neighbour has arrived. If the node is trusted it
+    /// becomes a neighbour, as happens where nodes move. Returns its index.
     fn meet(&mut self, now: Instant, frame: &ReceivedFrame) -> Option<usize> {
         let ReceivedFrame { from, radio, protocol, .. } = *frame;
         let may_be = from != self.node && protocol == EtherType::SEALED;
@@ -175,7 +175,7 @@ impl Secure {
         Some(self.peers.len() - 1)
     }
 
-    /// What is shared with whom, and what was rejected.
+    /// Which neighbours share keys with this node, and what was rejected.
     pub fn status(&self, now: Instant) -> SecurityStatus {
         let mut rejected = self.strangers;
         self.peers.iter().for_each(|peer| rejected.add(&peer.rejected));
@@ -202,13 +202,13 @@ impl Secure {
         }
     }
 
-    /// How often it believed somebody: frames that it opened, and handshakes that ended well. Not
-    /// units: what they change is the link's to say.
+    /// How many frames were opened and handshakes completed. Tagged units do not count: the link
+    /// knows whether they changed anything.
     pub fn believed(&self) -> u64 {
         self.counters.opened + self.counters.handshakes_done
     }
 
-    /// A new key for broadcast, which every neighbour has to be told.
+    /// Draws a new broadcast key, which every neighbour must then be told.
     fn renew_broadcast(&mut self, now: Instant) {
         let epoch = self.broadcast.epoch.wrapping_add(1);
         let secret = draw(&mut self.rng);
@@ -219,7 +219,7 @@ impl Secure {
         }
     }
 
-    /// What handshakes with a neighbour are made with; nothing if its key is not trusted.
+    /// The inputs of handshakes with a neighbour; none if its key is not trusted.
     fn handshakes(&self, index: usize) -> Option<Handshakes<'_>> {
         let peer = &self.peers[index];
         let known = peer.known.as_ref()?;
@@ -237,7 +237,7 @@ impl Secure {
         self.timeout = due.unwrap_or(Instant::MAX);
     }
 
-    /// Asks the link for frames, where there is need of one.
+    /// Asks the link for a frame for each neighbour that must be told something.
     fn ask(&mut self, now: Instant) {
         for peer in &mut self.peers {
             let Some(need) = peer.need(now, self.node) else { continue };
@@ -276,7 +276,7 @@ impl Secure {
         self.set_timeout(cx.now);
     }
 
-    /// The secrets under which a cookie may have been made, the newest first.
+    /// The secrets under which valid cookies may have been made, the newest first.
     fn cookie_secrets(&mut self, now: Instant) -> [[u8; 32]; 2] {
         let age = now.since(self.cookie_drawn);
         if age >= COOKIE_SECRET_LIFE {
@@ -297,14 +297,14 @@ fn draw(rng: &mut ChaCha20Rng) -> [u8; 32] {
     out
 }
 
-/// A time around `mean`, drawn, so that two nodes do not stay in each other's way.
+/// A random time around `mean`, so that two nodes do not keep colliding.
 fn later(rng: &mut ChaCha20Rng, mean: Duration) -> Duration {
     let half = mean.as_nanos() / 2;
     Duration::from_nanos(half + rng.next_u64() % (2 * half + 1))
 }
 
-/// How long a frame tells how the security of its sender differs: it may have changed, and until
-/// keys are shared anybody can send one.
+/// How long a mismatch is reported after the last frame that showed it. The neighbour's
+/// configuration may have changed, and until keys are shared anybody can send such a frame.
 const DIFFERS: Duration = Duration::from_secs(60);
 
 fn peer_status(peer: &Peer, now: Instant) -> SecurePeerStatus {
@@ -325,11 +325,12 @@ impl Layer for Secure {
     type Below = Frames;
 
     fn handle_rx(&mut self, cx: &mut Cx<'_>, event: FrameUp) {
-        // A host that slept reads what came before it looks at its timers: no key outlives that.
+        // A host that slept reads frames before it runs its timers: keys that expired must go
+        // first.
         self.handle_timeout(cx);
         match event {
             FrameUp::Received(frame) => self.on_frame(cx, frame),
-            // Nobody here has its key.
+            // It is for another node, whose keys nobody here has.
             FrameUp::Overheard(_) => self.counters.overheard += 1,
             FrameUp::Done(_) | FrameUp::Wanted(_) => self.up.push_back(event),
         }
@@ -339,7 +340,7 @@ impl Layer for Secure {
         self.up.pop_front()
     }
 
-    /// Room wherever somebody could open the frame, and for frames that were wanted here.
+    /// Room if somebody can open the frame, and always for frames that this layer requested.
     fn room(&self, lane: Lane) -> Room {
         let has_session = |peer: &Peer| peer.current.is_some();
         let is_open = match lane.to {

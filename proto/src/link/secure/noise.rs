@@ -7,9 +7,9 @@
 //! cookie    version and kind, epoch, nonce, sealed cookie
 //! ```
 //!
-//! Differs from WireGuard where nodes know each other's keys beforehand: the HMACs and the cookie
-//! are under keys that follow from both static keys, so that nobody else makes a node compute,
-//! answer, or believe a cookie; and freshness comes from the cookie and from what is sealed
+//! This differs from WireGuard because nodes know each other's keys beforehand. The HMACs and the
+//! cookie are under keys that follow from both static keys, so that nobody else can make a node
+//! compute, answer, or accept a cookie. Freshness comes from the cookie and from what is sealed
 //! afterwards, never from a clock.
 
 use rand_chacha::ChaCha20Rng;
@@ -26,25 +26,25 @@ use crate::base::NodeId;
 use crate::base::{Identity, PublicKey};
 use crate::wire::secure::{HANDSHAKE_HEADER_BYTES, Header, Kind, TAG_BYTES, ends};
 
-/// Bytes of an HMAC.
+/// Length of an HMAC, in bytes.
 pub(super) const MAC_BYTES: usize = 32;
-/// Bytes of a cookie.
+/// Length of a cookie, in bytes.
 pub(super) const COOKIE_BYTES: usize = 32;
-/// Bytes of a first message.
+/// Length of a first message, in bytes.
 pub(super) const INIT_BYTES: usize =
     HANDSHAKE_HEADER_BYTES + 32 + (32 + TAG_BYTES) + (1 + TAG_BYTES) + 2 * MAC_BYTES;
-/// Bytes of an answer, without the frame of the link in it.
+/// Length of an answer, in bytes, without the frame of the link in it.
 pub(super) const RESPONSE_BYTES: usize = HANDSHAKE_HEADER_BYTES + 32 + (2 + TAG_BYTES) + MAC_BYTES;
-/// Bytes of a cookie message.
+/// Length of a cookie message, in bytes.
 pub(super) const COOKIE_MESSAGE_BYTES: usize =
     HANDSHAKE_HEADER_BYTES + NONCE_LEN + COOKIE_BYTES + TAG_BYTES;
 
-/// A cookie.
+/// A cookie: a proof that its bearer hears the node that issued it.
 pub(super) type Cookie = [u8; COOKIE_BYTES];
-/// A key that all nodes share besides their own.
+/// The pre-shared key: all nodes share it in addition to their own keys.
 pub(super) type Psk = [u8; 32];
 
-/// What two nodes know by their static keys alone.
+/// The keys that two nodes can derive from their static keys alone.
 pub(super) struct Pair {
     mac: hmac::Key,
     cookie: LessSafeKey,
@@ -58,7 +58,7 @@ impl KeyType for Bytes32 {
     }
 }
 
-/// A key for one use, from something that is secret.
+/// Derives a key for one purpose from a secret.
 pub(super) fn derive(secret: &[u8], what: &str) -> [u8; 32] {
     let mut out = [0; 32];
     let secret = Salt::new(HKDF_SHA256, b"farhop 1").extract(secret);
@@ -68,7 +68,7 @@ pub(super) fn derive(secret: &[u8], what: &str) -> [u8; 32] {
 }
 
 impl Pair {
-    /// What we and a node with another key know.
+    /// The keys that this node shares with the owner of another key.
     pub(super) fn new(us: &Identity, other: &PublicKey, psk: Option<&Psk>) -> Self {
         let mut shared = us.agree(other).to_vec();
         shared.extend_from_slice(psk.map_or(&[], |psk| &psk[..]));
@@ -87,20 +87,20 @@ impl Pair {
         context
     }
 
-    /// Appends the HMAC over a message from one node to another.
+    /// Appends the HMAC of a message from one node to another.
     fn append_mac(&self, ends: [u8; 4], message: &mut Vec<u8>) {
         let mac = self.context(ends, message).sign();
         message.extend_from_slice(mac.as_ref());
     }
 
-    /// Whether a message carries its HMAC behind its first `length` bytes.
+    /// Whether the first `length` bytes of a message are followed by their HMAC.
     fn is_theirs(&self, ends: [u8; 4], message: &[u8], length: usize) -> bool {
         let (body, mac) = message.split_at(length);
         let signed = [&ends[..], body].concat();
         hmac::verify(&self.mac, &signed, &mac[..MAC_BYTES]).is_ok()
     }
 
-    /// A cookie for whoever sent the first message with this HMAC.
+    /// Seals a cookie for the sender of the first message with this HMAC.
     pub(super) fn seal_cookie(
         &self,
         cookie: &Cookie,
@@ -174,26 +174,26 @@ impl CryptoResolver for Seeded {
 /// The keys of both directions: from initiator to responder, and back.
 pub(super) type Split = ([u8; 32], [u8; 32]);
 
-/// Our half of handshakes with one node.
+/// Everything needed for handshakes with one node.
 pub(super) struct Handshakes<'a> {
-    /// Who we are.
+    /// This node.
     pub(super) us: (NodeId, &'a Identity),
-    /// Who the other is.
+    /// The other node.
     pub(super) other: (NodeId, &'a PublicKey),
-    /// What we both know.
+    /// The keys that both can derive.
     pub(super) pair: &'a Pair,
-    /// What everybody knows.
+    /// The pre-shared key.
     pub(super) psk: Option<&'a Psk>,
-    /// The setting that both must have.
+    /// The configuration that both nodes must have in common.
     pub(super) mode: u8,
 }
 
-/// What became of a message of a handshake.
+/// Why a handshake message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Not made by the node that it says it is of.
+    /// It was not made by the node that it claims to be from.
     Forged,
-    /// It has another setting.
+    /// The other node has another configuration.
     Mode,
 }
 
@@ -231,8 +231,8 @@ impl Handshakes<'_> {
         ends(self.other.0, Some(self.us.0))
     }
 
-    /// A first message, and what its answer will be understood with; `seed` is random, and not
-    /// used twice.
+    /// A first message, and the state with which its answer is read. `seed` is random and must not
+    /// be used twice.
     pub(super) fn init(
         &self,
         epoch: u8,
@@ -249,7 +249,8 @@ impl Handshakes<'_> {
         (message, state)
     }
 
-    /// The first HMAC of a first message that the other node made, though perhaps long ago.
+    /// The first HMAC of a first message; `None` if the other node did not make the message. It may
+    /// be a recording.
     pub(super) fn init_mac(&self, message: &[u8]) -> Option<[u8; MAC_BYTES]> {
         let length = INIT_BYTES - 2 * MAC_BYTES;
         if message.len() != INIT_BYTES || !self.pair.is_theirs(self.back(), message, length) {
@@ -258,7 +259,8 @@ impl Handshakes<'_> {
         Some(message[length..length + MAC_BYTES].try_into().expect("its length"))
     }
 
-    /// Reads a first message; what comes back can answer it. `seed` is random, and not used twice.
+    /// Reads a first message. Returns the state with which it is answered. `seed` is random and
+    /// must not be used twice.
     pub(super) fn read_init(
         &self,
         message: &[u8],
@@ -277,7 +279,7 @@ impl Handshakes<'_> {
         Ok(state)
     }
 
-    /// The answer to a first message, with a frame of the link.
+    /// The answer to a first message, containing a frame of the link; and the keys.
     pub(super) fn response(
         &self,
         state: &mut HandshakeState,
@@ -291,7 +293,8 @@ impl Handshakes<'_> {
         (message, state.dangerously_get_raw_split())
     }
 
-    /// Reads an answer: the other's number for our key, the keys, and the frame of its link.
+    /// Reads an answer. Returns the other node's epoch for our key, the keys, and the frame of its
+    /// link.
     pub(super) fn read_response(
         &self,
         state: &mut HandshakeState,
@@ -315,7 +318,7 @@ impl Handshakes<'_> {
     }
 }
 
-/// Whether a first message carries the HMAC under a cookie.
+/// Whether a first message ends with the HMAC under a cookie.
 pub(super) fn has_cookie(message: &[u8], cookie: &Cookie) -> bool {
     let (signed, mac) = message.split_at(INIT_BYTES - MAC_BYTES);
     hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, cookie), signed, mac).is_ok()
@@ -326,7 +329,7 @@ fn cookie_mac(cookie: &Cookie, message: &[u8]) -> [u8; MAC_BYTES] {
     mac.as_ref().try_into().expect("its length")
 }
 
-/// The cookie of a node under a secret.
+/// The cookie of a node, derived from a secret.
 pub(super) fn cookie_of(secret: &[u8; 32], node: NodeId) -> Cookie {
     cookie_mac(secret, &node.0.to_be_bytes())
 }

@@ -15,41 +15,42 @@ use crate::wire::secure::{HANDSHAKE_HEADER_BYTES, SEAL_BYTES};
 
 /// First messages of ours that may still be answered.
 const BEGUN: usize = 16;
-/// How often they go. Often at first, when both are likely to be there, and then in intervals that
-/// grow with the time: an answer comes too late where so many have gone since that its own is
-/// forgotten, and over the Internet or a satellite the way there and back is long. For hours if
-/// need be.
+/// Interval between first messages. At first, when both nodes are likely to be there, it is short.
+/// It then grows with the time, because an answer must arrive before its first message is
+/// forgotten, and over the Internet or a satellite the round trip is long. From `BEGIN_OFTEN` on it
+/// is `BEGIN_AT_LAST`, for hours if necessary.
 const BEGIN_SOONEST: Duration = Duration::from_millis(10);
 const BEGIN_LATEST: Duration = Duration::from_millis(100);
 const BEGIN_OFTEN: Duration = Duration::from_secs(60);
 const BEGIN_AT_LAST: Duration = Duration::from_secs(1);
-/// First messages of the other that wait for our link to place an answer.
+/// First messages of the neighbour that wait until our link can place an answer.
 const ANSWERS: usize = 4;
-/// Answers of ours that the other may still confirm: to all of its first messages that it still
-/// takes an answer to, and to some recordings.
+/// Answers of ours that the neighbour may still confirm: as many as it has first messages that can
+/// still be answered, and some to recordings.
 const PENDING: usize = 2 * BEGUN;
 /// HMACs of first messages that are remembered, so that a recording counts once.
 const SEEN: usize = 256;
-/// Answers that are remembered of each handshake of ours, so that a recording is work only once.
+/// Answers that are remembered for each handshake of ours, so that a recording costs work only
+/// once.
 const TRIED: usize = 32;
 /// How long an answer waits for our link to place it.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a cookie is of use.
+/// How long a received cookie is used.
 const COOKIE_LIFE: Duration = Duration::from_secs(10);
-/// How much later the node with the higher number begins, so that two who meet do not begin at
-/// once and take over each other's slots.
+/// How much later the node with the higher number begins, so that two nodes that meet do not begin
+/// at the same time and take over each other's slots.
 const HIGHER_WAITS: Duration = Duration::from_secs(1);
-/// How often an answer that the link has not placed is asked for again.
+/// Interval at which the link is asked again for a frame for an answer.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// How often keys for broadcast are told, and a session is renewed, until that is confirmed.
+/// Intervals at which the broadcast key is told, and a session is renewed, until it is confirmed.
 const TELL_AGAIN: Duration = Duration::from_millis(100);
 const RENEW_AGAIN: Duration = Duration::from_millis(500);
 
-/// After this time without a frame that was opened, or a new session, a neighbour may have other
-/// settings than it had.
+/// If no frame was opened and no session agreed on for this time, the neighbour's configuration may
+/// have changed.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// The key of a neighbour, and what follows from it.
+/// The key of a neighbour, and what is derived from it.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) key: PublicKey,
@@ -68,7 +69,7 @@ pub(super) struct Begun {
     pub(super) epoch: u8,
     pub(super) state: Box<HandshakeState>,
     pub(super) mac: [u8; MAC_BYTES],
-    /// How answers that were not to it begin: it is work to find that out.
+    /// The beginnings of answers that did not belong to it. It takes work to find that out.
     tried: VecDeque<[u8; 8]>,
 }
 
@@ -77,9 +78,9 @@ impl Begun {
         Self { epoch, state: Box::new(state), mac, tried: VecDeque::new() }
     }
 
-    /// Notes an answer, which the other has made at some time; returns whether it is new.
+    /// Records an answer that the neighbour made at some time. Returns whether it is new.
     pub(super) fn on_tried(&mut self, message: &[u8]) -> bool {
-        // The key in front of it is drawn anew for each.
+        // Each answer begins with a newly drawn key.
         let short = message.get(HANDSHAKE_HEADER_BYTES..).and_then(|key| key.first_chunk());
         let Some(short) = short.copied().filter(|short| !self.tried.contains(short)) else {
             return false;
@@ -92,30 +93,30 @@ impl Begun {
     }
 }
 
-/// A handshake that the other began, and that waits for our link to place the answer.
+/// A handshake that the neighbour began; its answer waits until our link can place it.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) theirs: u8,
     pub(super) state: Box<HandshakeState>,
-    /// Whether the first message came under the keys of a session.
+    /// Whether the first message arrived under the keys of a session.
     pub(super) is_sealed: bool,
     came: Instant,
 }
 
-/// What a neighbour is to be told.
+/// What a neighbour must be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Somebody waits for an answer.
+    /// An answer that it waits for.
     Answer,
-    /// Keys for broadcast, or that they came.
+    /// Our broadcast key, or that its own arrived.
     Tell,
-    /// The session is to be renewed.
+    /// That the session is to be renewed.
     Renew,
-    /// There is no session, or the other seems not to have it.
+    /// A first message: there is no session, or the neighbour seems not to have it.
     Begin,
 }
 
-/// One neighbour.
+/// The state for one neighbour.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) spec: PeerSpec,
@@ -129,9 +130,9 @@ pub(super) struct Peer {
     pub(super) cookie_answers: VecDeque<(u8, [u8; MAC_BYTES])>,
     cookie: Option<(Cookie, Instant)>,
     pub(super) broadcast: Option<TheirBroadcast>,
-    /// Whether it has yet to confirm our key for broadcast.
+    /// Whether it has not confirmed our broadcast key yet.
     pub(super) owes_key: bool,
-    /// A key for broadcast of theirs that we have yet to confirm.
+    /// The epoch of its broadcast key, if we have not confirmed that yet.
     pub(super) owes_ack: Option<u8>,
     seen: VecDeque<[u8; 8]>,
     pub(super) freely: Limit,
@@ -141,22 +142,22 @@ pub(super) struct Peer {
     next_epoch: u8,
     /// Since when there has been no session.
     alone_since: Instant,
-    /// When the link is next asked for a frame for an answer, if somebody waits for one.
+    /// When the link is next asked for a frame for an answer, if one is due.
     pub(super) answer_at: Instant,
-    /// The same for what this node has to say by itself. First messages of others, which may be
-    /// recordings, do not put it off.
+    /// The same for messages that this node sends by itself. First messages of others, which may be
+    /// recordings, do not delay these.
     pub(super) own_at: Instant,
-    /// Whether the link was asked for a frame for that, and has not placed it.
+    /// Whether the link was asked for a frame for these and has not placed it yet.
     pub(super) is_own_asked: bool,
-    /// Whether the last frame that was wanted bore an answer.
+    /// Whether the last requested frame contained an answer.
     pub(super) has_answered: bool,
     pub(super) last_handshake: Option<Instant>,
     pub(super) rejected: Rejected,
-    /// What was last rejected of it because its security is another.
+    /// The last mismatch of its security configuration, and when it was noticed.
     pub(super) differs: Option<(Difference, Instant)>,
     pub(super) sealed: u64,
     pub(super) opened: u64,
-    /// When the last was opened.
+    /// When the last of these was opened.
     opened_at: Option<Instant>,
 }
 
@@ -195,7 +196,7 @@ impl Peer {
         }
     }
 
-    /// A number for a key under which the other will send, that none in use has.
+    /// An unused number for a key under which the neighbour will send.
     pub(super) fn next_epoch(&mut self) -> u8 {
         loop {
             self.next_epoch = self.next_epoch.wrapping_add(1);
@@ -209,7 +210,7 @@ impl Peer {
         }
     }
 
-    /// The session whose frames to us have this number.
+    /// The session in which frames to us have this epoch.
     pub(super) fn session(&mut self, epoch: u8) -> Option<&mut Session> {
         let sessions = self.current.iter_mut().chain(&mut self.previous).chain(&mut self.pending);
         let mut sessions = sessions;
@@ -228,7 +229,7 @@ impl Peer {
         self.begun.push_back(begun);
     }
 
-    /// Notes a first message; returns whether it is new.
+    /// Records a first message. Returns whether it is new.
     pub(super) fn on_seen(&mut self, mac: &[u8; MAC_BYTES]) -> bool {
         let short: [u8; 8] = mac[..8].try_into().expect("eight of 32");
         if self.seen.contains(&short) {
@@ -241,7 +242,7 @@ impl Peer {
         true
     }
 
-    /// Notes a handshake that waits for an answer; returns whether there is room.
+    /// Records a handshake that waits for our answer. Returns whether there was room.
     pub(super) fn on_answer(
         &mut self,
         now: Instant,
@@ -266,7 +267,7 @@ impl Peer {
         self.pending.push_back(session);
     }
 
-    /// A session is proved to be fresh: from now on we send under it.
+    /// Takes a session that has proved to be fresh: from now on we send under it.
     pub(super) fn on_session(&mut self, now: Instant, session: Session) {
         let before = self.current.replace(session);
         // One that the other never used may be one that it does not have.
@@ -282,14 +283,15 @@ impl Peer {
         self.own_at = now;
     }
 
-    /// Notes a frame that was opened.
+    /// Records that a frame was opened.
     pub(super) fn on_opened(&mut self, now: Instant) {
         self.opened += 1;
         self.opened_at = Some(now);
     }
 
-    /// Notes how the security of frames that say they are its differs. Where its own are opened
-    /// they are a stranger's; a session alone proves little, for the neighbour may have begun anew.
+    /// Records a mismatch shown by frames that claim to be the neighbour's. If frames of it are
+    /// opened at the same time, these are a stranger's. A session alone proves little, because the
+    /// neighbour may have restarted.
     pub(super) fn on_difference(&mut self, now: Instant, difference: Difference) {
         let shared = self.opened_at.max(self.last_handshake);
         if shared.is_none_or(|at| at + SILENT <= now) {
@@ -297,7 +299,7 @@ impl Peer {
         }
     }
 
-    /// Moves a session that the other has used to the front. Returns whether it was pending.
+    /// Makes a session that the neighbour has used the current one. Returns whether it was pending.
     pub(super) fn on_used(&mut self, now: Instant, epoch: u8) -> bool {
         let Some(at) = self.pending.iter().position(|session| session.ours == epoch) else {
             return false;
@@ -308,18 +310,18 @@ impl Peer {
         true
     }
 
-    /// A cookie that came in answer to a first message of ours.
+    /// Takes a cookie that answers a first message of ours.
     pub(super) fn on_cookie(&mut self, now: Instant, cookie: Cookie) {
         self.cookie = Some((cookie, now));
         self.own_at = now;
     }
 
-    /// The cookie to go with a first message.
+    /// The cookie for the next first message.
     pub(super) fn cookie(&self, now: Instant) -> Option<Cookie> {
         self.cookie.filter(|(_, came)| now.since(*came) < COOKIE_LIFE).map(|(cookie, _)| cookie)
     }
 
-    /// Drops what is no longer used. Returns whether the node is alone from now on.
+    /// Drops expired sessions. Returns whether no current session is left as a result.
     pub(super) fn on_time(&mut self, now: Instant) -> bool {
         let is_over = |session: &Session| session.expires_at() <= now;
         self.pending.retain(|session| !is_over(session));
@@ -328,7 +330,7 @@ impl Peer {
             return false;
         }
         self.broadcast = None;
-        // Nothing is left to bear these.
+        // Sealed answers can no longer be sent.
         self.answers.retain(|answer| !answer.is_sealed);
         (self.owes_key, self.owes_ack) = (false, None);
         self.alone_since = now;
@@ -336,11 +338,11 @@ impl Peer {
         true
     }
 
-    /// What it is to be told now, if anything.
+    /// What the neighbour must be told now, if anything.
     pub(super) fn need(&self, now: Instant, us: NodeId) -> Option<Need> {
         let own = self.own_need(now, us);
         let is_asked = !self.answers.is_empty() || !self.cookie_answers.is_empty();
-        // However many ask, every other frame is for what is due here.
+        // However many ask for answers, every other frame is for this node's own messages.
         let is_our_turn = self.has_answered && (self.is_own_asked || self.own_at <= now);
         if is_asked && !(is_our_turn && own.is_some()) { Some(Need::Answer) } else { own }
     }
@@ -368,7 +370,7 @@ impl Peer {
         self.alone_since + waits
     }
 
-    /// How long after it was asked for once a frame is asked for again.
+    /// Interval at which the link is asked for a frame for a need.
     pub(super) fn interval(&self, now: Instant, need: Need) -> Duration {
         match need {
             Need::Answer => ASK_AGAIN,
@@ -382,7 +384,7 @@ impl Peer {
         }
     }
 
-    /// Bytes that go into a frame of the link for a need, beside those of sealing.
+    /// Bytes that a need adds to a frame of the link, besides those of sealing.
     pub(super) fn bytes(&self, need: Need) -> usize {
         match need {
             Need::Answer => RESPONSE_BYTES - SEAL_BYTES,
@@ -392,7 +394,7 @@ impl Peer {
         }
     }
 
-    /// When something is due.
+    /// When something is next due.
     pub(super) fn due(&self, now: Instant, us: NodeId) -> Instant {
         let over = |session: &Session| session.expires_at();
         let sessions = self.pending.iter().chain(&self.previous).map(over).min();
@@ -405,7 +407,7 @@ impl Peer {
             None => Instant::MAX,
         };
         let next = match self.need(now, us) {
-            // What was due here before has its turn behind the answer.
+            // An own message that is overdue has its turn after the answer.
             Some(Need::Answer) if own <= now => self.answer_at,
             Some(Need::Answer) => self.answer_at.min(own),
             _ => own,

@@ -1,4 +1,4 @@
-//! What becomes of a frame on its way up: opened, or rejected and counted.
+//! Frames on their way up: they are opened, or rejected and counted.
 
 use bytes::Bytes;
 
@@ -12,11 +12,11 @@ use crate::wire::secure::{
     DecodeError, HANDSHAKE_HEADER_BYTES, Header, Kind, Said, UNIT, decode_carrier,
 };
 
-/// First messages with which a cookie is to be sent, that wait for our link to place it.
+/// Most first messages that wait until our link can place a cookie for them.
 const COOKIE_ANSWERS: usize = 4;
 
 impl Secure {
-    /// Takes a frame for this node, or for all.
+    /// Handles a frame for this node or for all.
     pub(super) fn on_frame(&mut self, cx: &mut Cx<'_>, frame: ReceivedFrame) {
         let known = self.index.get(&frame.from).copied();
         let met = known.or_else(|| self.meet(cx.now, &frame));
@@ -47,7 +47,7 @@ impl Secure {
         if header.kind.is_to_all() != frame.to.is_none() {
             return Err(Reason::Malformed);
         }
-        // A neighbour that has a session still, of before one of the two was set to another mode.
+        // A neighbour may still have a session from before one of the two changed its mode.
         let has_mode = header.kind > Kind::Carrier;
         let is_other = has_mode && header.is_readable != self.config.is_readable();
         let opened = self.open_kind(cx, index, &header, frame);
@@ -91,7 +91,7 @@ impl Secure {
         }
     }
 
-    /// Hands what was believed to the link. A carrier may have brought nothing for it.
+    /// Passes an authenticated frame to the link. A carrier may contain nothing for it.
     fn give_up(&mut self, frame: &ReceivedFrame, kind: Kind, body: Bytes) -> Result<(), Reason> {
         self.counters.opened += 1;
         if body.is_empty() && kind <= Kind::Carrier {
@@ -106,8 +106,8 @@ impl Secure {
         Ok(())
     }
 
-    /// Hands a unit to the link. It may have come before, and no session is confirmed by it: its
-    /// tag is short.
+    /// Passes a unit to the link. It may be a replay, and it does not confirm a session, because
+    /// its tag is short.
     fn open_unit(&mut self, index: usize, frame: ReceivedFrame) -> Result<(), Reason> {
         let (us, peer) = (self.node, &mut self.peers[index]);
         let epoch = frame.payload.get(1).filter(|_| frame.to.is_some());
@@ -161,7 +161,7 @@ impl Secure {
         self.set_timeout(cx.now);
     }
 
-    /// Takes a first message. It is answered at most; nothing else follows from it, because it
+    /// Handles a first message. At most it is answered; nothing else follows from it, because it
     /// may be a recording.
     fn on_init(
         &mut self,
@@ -197,8 +197,8 @@ impl Secure {
         Ok(())
     }
 
-    /// Whether the work for an answer is done: a few times for whoever asks, and after that for
-    /// who has heard a cookie from us, which no recording has.
+    /// Whether to do the work for an answer: a few times for anyone, and beyond that only if the
+    /// message contains a cookie of ours, which no recording has.
     fn may_answer(&mut self, cx: &mut Cx<'_>, index: usize, message: &[u8]) -> bool {
         let secrets = self.cookie_secrets(cx.now);
         let peer = &mut self.peers[index];
@@ -240,7 +240,7 @@ impl Secure {
         Ok(())
     }
 
-    /// Takes an answer: we share keys now. Gives the frame of the other's link.
+    /// Handles an answer, after which keys are shared. Returns the frame of the neighbour's link.
     fn on_response(
         &mut self,
         cx: &mut Cx<'_>,
@@ -265,8 +265,8 @@ impl Secure {
             Ok(read) => read,
             Err(Refusal::Mode) => return Err(Reason::OtherMode),
             Err(Refusal::Forged) => {
-                // An answer to another first message of this number, from long ago perhaps, and
-                // sent again by somebody: the one to this may still come.
+                // It answers another first message with this epoch, perhaps an old one, and
+                // somebody has repeated it: the answer to this one may still arrive.
                 self.peers[index].begun.insert(at, begun);
                 return Err(Reason::HandshakeForged);
             }
@@ -278,7 +278,8 @@ impl Secure {
         Ok(frame.into())
     }
 
-    /// Takes what a neighbour says about keys under the keys we share; gives what is left.
+    /// Handles a neighbour's statements about keys, made under shared keys. Returns the rest of the
+    /// frame.
     fn on_carrier(
         &mut self,
         cx: &mut Cx<'_>,
@@ -309,7 +310,7 @@ impl Secure {
             Said::Response(message) => {
                 self.on_response(cx, index, message)?;
             }
-            // One that somebody held back may tell of a key that is no longer used.
+            // A carrier that somebody held back may tell a key that is no longer used.
             Said::BroadcastKey { .. }
                 if peer.broadcast.as_ref().is_some_and(|key| when <= key.said) => {}
             Said::BroadcastKey { epoch, first, secret } => {
@@ -324,7 +325,7 @@ impl Secure {
                 peer.owes_ack = Some(epoch);
                 peer.own_at = cx.now;
             }
-            // Of an older session: whoever had the key then may have begun anew.
+            // From an older session: the node that had the key then may have restarted.
             Said::BroadcastAck(_) if peer.is_older(when.session) => {}
             Said::BroadcastAck(epoch) => peer.owes_key &= epoch != self.broadcast.epoch,
         }

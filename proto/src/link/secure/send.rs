@@ -1,4 +1,4 @@
-//! What becomes of a frame on its way down: sealed, or made the bearer of a handshake.
+//! Frames on their way down: they are sealed, or carry a handshake message.
 
 use super::noise::{INIT_BYTES, MAC_BYTES, cookie_of};
 use super::peer::{Begun, Need};
@@ -12,7 +12,7 @@ use crate::wire::secure::{Header, Kind, Said, UNIT_SEAL_BYTES};
 use bytes::Bytes;
 
 impl Secure {
-    /// Takes a frame of the link.
+    /// Handles a frame of the link.
     pub(super) fn on_sent(&mut self, cx: &mut Cx<'_>, mut frame: Frame) {
         let sealed = match frame.flow {
             FlowId::CONTROL => self.carry(cx.now, &frame),
@@ -33,7 +33,7 @@ impl Secure {
         self.down.push_back(FrameDown::Frame(frame));
     }
 
-    /// Puts a tag to a unit of a packet, or to what is said of units.
+    /// Adds a tag to a unit of a packet, or to feedback about units.
     fn close_unit(&mut self, frame: &Frame) -> Option<Bytes> {
         let to = frame.to?;
         let peer = &mut self.peers[*self.index.get(&to)?];
@@ -60,7 +60,7 @@ impl Secure {
         Some(session.seal(header, self.node, to, &frame.payload))
     }
 
-    /// Makes a frame that was wanted the bearer of what its receiver is to be told.
+    /// Adds to a requested frame what its receiver must be told.
     fn carry(&mut self, now: Instant, frame: &Frame) -> Option<Bytes> {
         let index = *self.index.get(&frame.to?)?;
         let need = self.peers[index].need(now, self.node);
@@ -74,13 +74,13 @@ impl Secure {
         };
         let peer = &mut self.peers[index];
         peer.has_answered = need == Some(Need::Answer);
-        // Links place one frame for all that was wanted.
+        // A link places one frame for all requests.
         if std::mem::take(&mut peer.is_own_asked) && peer.has_answered {
             peer.own_at = now;
         }
         match peer.need(now, self.node) {
             Some(Need::Answer) => peer.answer_at = now,
-            // What this node has to say was not said yet.
+            // This node's own message was not sent yet.
             Some(_) if peer.has_answered => {}
             Some(need) => peer.own_at = now + later(&mut self.rng, peer.interval(now, need)),
             None => {}
@@ -90,7 +90,7 @@ impl Secure {
         out
     }
 
-    /// A first message, in the open or under keys.
+    /// A first message; the caller sends it unsealed or under keys.
     fn begin(&mut self, now: Instant, index: usize) -> Option<Vec<u8>> {
         let epoch = self.peers[index].next_epoch();
         let cookie = self.peers[index].cookie(now);
@@ -103,7 +103,7 @@ impl Secure {
         Some(message)
     }
 
-    /// The answer to a first message that came in the open, with the frame of the link.
+    /// The answer to a first message that arrived unsealed, containing the frame of the link.
     fn answer(&mut self, now: Instant, index: usize, frame: &[u8]) -> Option<Bytes> {
         let answers = &self.peers[index].answers;
         let at = answers.iter().position(|answer| !answer.is_sealed)?;
@@ -132,7 +132,7 @@ impl Secure {
         Some(message.into())
     }
 
-    /// A frame of the link under keys, with what there is to say about keys.
+    /// A frame of the link, sealed, preceded by statements about keys.
     fn carrier(
         &mut self,
         now: Instant,

@@ -14,23 +14,23 @@ use crate::wire::secure::{
     UNIT_TAG_BYTES, ends,
 };
 
-/// How long a key is used before its owners agree on the next.
+/// How long a key is used before its owners agree on the next one.
 pub(super) const REKEY_AFTER: Duration = Duration::from_secs(120);
-/// How much longer the one who did not begin waits for the other.
+/// How much later the responder asks for the next session than the initiator.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
-/// How long a key is used at all.
+/// After this time a key is not used any more.
 pub(super) const EXPIRES_AFTER: Duration = Duration::from_secs(180);
-/// How long an answer counts without a frame of the other under its keys. The other may have let go
-/// of them: it has answered other first messages meanwhile.
+/// How long a new session is trusted without a frame of the neighbour under its keys. The neighbour
+/// may have dropped it, because it has answered other first messages meanwhile.
 const DOUBT: Duration = Duration::from_secs(2);
-/// Frames under one key, at most.
+/// Most frames under one key.
 pub(super) const FRAMES: u64 = 1 << 32;
 
 /// A key of one direction.
 pub(super) struct Key(LessSafeKey);
 
 impl Key {
-    /// The key from 32 bytes that nobody else has.
+    /// The key from 32 secret bytes.
     pub(super) fn new(cipher: Cipher, secret: &[u8; 32]) -> Self {
         let (algorithm, bytes) = match cipher {
             Cipher::ChaCha20Poly1305 => (&CHACHA20_POLY1305, &secret[..]),
@@ -40,7 +40,7 @@ impl Key {
         Self(LessSafeKey::new(key))
     }
 
-    /// The sealed frame with a header and a body.
+    /// Seals a frame with this header and body.
     pub(super) fn seal(
         &self,
         header: &Header,
@@ -64,8 +64,8 @@ impl Key {
         out.into()
     }
 
-    /// The body of a sealed frame with a header that was decoded from it; `None` if it was not
-    /// sealed so.
+    /// The body of a sealed frame, whose header was decoded from it; `None` if the frame does not
+    /// authenticate.
     pub(super) fn open(
         &self,
         header: &Header,
@@ -83,7 +83,7 @@ impl Key {
             self.0.open_in_place(nonce, Aad::from(&known[..]), &mut tag).ok()?;
             return Some(frame.slice(HEADER_BYTES..end));
         }
-        // Bytes that somebody else still holds are copied.
+        // Copied if somebody else still holds the bytes.
         let mut frame = frame.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
         let body = &mut frame[HEADER_BYTES..];
         self.0.open_in_place(nonce, Aad::from(&head[..]), body).ok()?;
@@ -103,7 +103,7 @@ fn nonce(counter: u64) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// What is authenticated beside the body: the header, and between whom the frame goes.
+/// The associated data besides the body: the header, and the sender and receiver of the frame.
 fn known(frame: &[u8], from: NodeId, to: Option<NodeId>) -> [u8; HEADER_BYTES + 4] {
     let mut known = [0; HEADER_BYTES + 4];
     known[..HEADER_BYTES].copy_from_slice(&frame[..HEADER_BYTES]);
@@ -115,7 +115,7 @@ fn known(frame: &[u8], from: NodeId, to: Option<NodeId>) -> [u8; HEADER_BYTES + 
 pub(super) struct UnitKey(hmac::Key);
 
 impl UnitKey {
-    /// The key that belongs to that of whole frames.
+    /// The unit key that is derived from the secret of a frame key.
     pub(super) fn new(secret: &[u8; 32]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, &derive(secret, "unit")))
     }
@@ -142,7 +142,7 @@ impl UnitKey {
     fn open(&self, from: NodeId, to: NodeId, unit: &Bytes) -> Option<Bytes> {
         let end = unit.len().checked_sub(UNIT_TAG_BYTES).filter(|end| *end >= UNIT_HEADER_BYTES)?;
         let tag = self.tag(from, to, &unit[..end]);
-        // All bytes are compared, whichever differ.
+        // Compares all bytes, so that the time does not depend on where they differ.
         let differs = tag.iter().zip(&unit[end..]).fold(0, |all, (a, b)| all | (a ^ b));
         (differs == 0).then(|| unit.slice(UNIT_HEADER_BYTES..end))
     }
@@ -154,32 +154,32 @@ impl std::fmt::Debug for UnitKey {
     }
 }
 
-/// What two nodes share for a while.
+/// The keys that two nodes share for a while.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// How we number the key under which the other sends.
+    /// Epoch that we assigned to the key under which the neighbour sends.
     pub(super) ours: u8,
-    /// How the other numbers the key under which we send.
+    /// Epoch that the neighbour assigned to the key under which we send.
     pub(super) theirs: u8,
     send: Key,
     receive: Key,
-    /// For units: there, and back.
+    /// For units that we send, and for units that we receive.
     units: [UnitKey; 2],
     sent: u64,
     window: Window,
     pub(super) born: Instant,
     /// Whether we began the handshake.
     pub(super) is_initiator: bool,
-    /// Whether a frame of the other was opened.
+    /// Whether a frame of the neighbour was opened.
     is_used: bool,
 }
 
-/// Why a frame under a key was not believed.
+/// Why a frame under a known key is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disbelief {
     /// The tag does not match.
     Forged,
-    /// It came before.
+    /// Its counter was received before, or is too old to tell.
     Replayed,
 }
 
@@ -210,40 +210,40 @@ impl Session {
         self.is_used
     }
 
-    /// From when on it is doubtful that the other has it.
+    /// When it becomes doubtful that the neighbour has it.
     pub(super) fn doubtful_at(&self) -> Instant {
         if self.is_used { Instant::MAX } else { self.born + DOUBT }
     }
 
-    /// When we ask for the next.
+    /// When we ask for the next session.
     pub(super) fn rekey_at(&self) -> Instant {
         let grace = if self.is_initiator { Duration::ZERO } else { GRACE };
         if self.sent >= FRAMES { self.born } else { self.born + REKEY_AFTER + grace }
     }
 
-    /// When it is no longer used.
+    /// When it is not used any more.
     pub(super) fn expires_at(&self) -> Instant {
         self.born + EXPIRES_AFTER
     }
 
-    /// Seals a body for the other; `header` lacks epoch and counter.
+    /// Seals a body for the neighbour; sets the epoch and counter of `header`.
     pub(super) fn seal(&mut self, header: Header, from: NodeId, to: NodeId, body: &[u8]) -> Bytes {
         let header = Header { epoch: self.theirs, counter: self.sent, ..header };
         self.sent += 1;
         self.send.seal(&header, from, Some(to), body)
     }
 
-    /// Puts a tag to a unit for the other.
+    /// Adds a tag to a unit for the neighbour.
     pub(super) fn close_unit(&self, from: NodeId, to: NodeId, body: &[u8]) -> Bytes {
         self.units[0].close(self.theirs, from, to, body)
     }
 
-    /// The body of a unit of the other; nothing if its tag does not match. It may have come before.
+    /// The body of a unit of the neighbour; none if its tag does not match. It may be a replay.
     pub(super) fn open_unit(&self, from: NodeId, to: NodeId, unit: &Bytes) -> Option<Bytes> {
         self.units[1].open(from, to, unit)
     }
 
-    /// Opens a frame of the other.
+    /// Opens a frame of the neighbour.
     pub(super) fn open(
         &mut self,
         header: &Header,
@@ -272,7 +272,7 @@ fn open(
     Ok(body)
 }
 
-/// The key under which a node seals what is for all.
+/// The key under which this node seals broadcasts.
 #[derive(Debug)]
 pub(super) struct OwnBroadcast {
     pub(super) epoch: u8,
@@ -287,7 +287,7 @@ impl OwnBroadcast {
         Self { epoch, secret, sent: 0, born, key: Key::new(cipher, &secret) }
     }
 
-    /// Seals a body for all; `header` lacks epoch and counter.
+    /// Seals a body for all; sets the epoch and counter of `header`.
     pub(super) fn seal(&mut self, header: Header, from: NodeId, body: &[u8]) -> Bytes {
         let header = Header { epoch: self.epoch, counter: self.sent, ..header };
         self.sent += 1;
@@ -295,19 +295,19 @@ impl OwnBroadcast {
     }
 }
 
-/// When something about keys was said: in which session, by when that was agreed on here, and by
-/// which of its frames. What is later counts.
+/// The order of statements about keys: by the session in which they were made, identified by when
+/// it was agreed on here, and by the counter of the frame. Later ones count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SaidAt {
     pub(super) session: Instant,
     pub(super) counter: u64,
 }
 
-/// The key under which a neighbour seals what is for all.
+/// The key under which a neighbour seals broadcasts.
 #[derive(Debug)]
 pub(super) struct TheirBroadcast {
     pub(super) epoch: u8,
-    /// When it was last told.
+    /// When the neighbour last told it.
     pub(super) said: SaidAt,
     secret: [u8; 32],
     key: Key,
@@ -315,7 +315,7 @@ pub(super) struct TheirBroadcast {
 }
 
 impl TheirBroadcast {
-    /// The key, of which frames from the counter `first` on will come.
+    /// The key, for frames with counters of at least `first`.
     pub(super) fn new(
         cipher: Cipher,
         epoch: u8,
@@ -326,12 +326,12 @@ impl TheirBroadcast {
         Self { epoch, said, secret: *secret, key, window }
     }
 
-    /// Whether it is this key: told again, its window stays.
+    /// Whether it is this key. If the neighbour tells it again, its window is kept.
     pub(super) fn is(&self, epoch: u8, secret: &[u8; 32]) -> bool {
         self.epoch == epoch && self.secret == *secret
     }
 
-    /// Opens a frame for all.
+    /// Opens a broadcast.
     pub(super) fn open(
         &mut self,
         header: &Header,

@@ -1,4 +1,4 @@
-//! What is counted, and what is told of it.
+//! Counters, trace events and the status of the layer.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use crate::base::{Duration, Name, NodeId};
 /// Why a frame was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// Not sealed at all.
+    /// The frame is not sealed.
     Clear,
-    /// No frame that farhop makes.
+    /// The frame is not one that farhop makes.
     Malformed,
-    /// Of another version of the format.
+    /// The frame has another version of the format.
     OtherVersion,
-    /// From a node of which no key is trusted.
+    /// The sender is a node of which no key is trusted.
     NotTrusted,
-    /// Under a key that is unknown here.
+    /// The key is unknown here.
     NoKey,
     /// The tag does not match.
     Forged,
-    /// It came before.
+    /// The frame was received before.
     Replayed,
-    /// A handshake message that its sender did not make.
+    /// A handshake message that its alleged sender did not make.
     HandshakeForged,
-    /// A handshake message that came before, or that answers nothing.
+    /// A handshake message that was received before, or that answers nothing.
     HandshakeReplayed,
-    /// More handshakes than are answered.
+    /// More handshakes than this node answers.
     HandshakeLimited,
     /// The other node has another mode or cipher.
     OtherMode,
@@ -60,7 +60,7 @@ impl Rejected {
         self.0[reason as usize] += 1;
     }
 
-    /// Those that were counted, by name.
+    /// The reasons with a count above 0, by name.
     pub(super) fn named(&self) -> BTreeMap<Name, u64> {
         let counted = Reason::ALL.iter().map(|(reason, name)| (*name, self.0[*reason as usize]));
         counted.filter(|(_, count)| *count > 0).map(|(name, count)| (name.into(), count)).collect()
@@ -73,21 +73,21 @@ impl Rejected {
     }
 }
 
-/// How the frames of a neighbour are protected otherwise than here, so that neither hears the
-/// other.
+/// How the protection of a neighbour's frames differs from ours, so that neither node accepts the
+/// other's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Difference {
-    /// It seals its frames, and security is off here.
+    /// It seals its frames, but security is off here.
     Sealed,
-    /// Its frames are not sealed, and here they are.
+    /// It does not seal its frames, but security is on here.
     Clear,
     /// It has another mode or cipher.
     Mode,
 }
 
 impl Difference {
-    /// What stands behind the name of the neighbour.
+    /// The difference as text, to follow the name of the neighbour.
     pub fn words(self) -> &'static str {
         match self {
             Self::Sealed => "sends sealed frames, and security is off here",
@@ -98,7 +98,7 @@ impl Difference {
 }
 
 impl Reason {
-    /// How the neighbour's security differs, if a frame is rejected for that.
+    /// The difference that a rejection shows, if any.
     pub(super) fn difference(self) -> Option<Difference> {
         match self {
             Self::Clear => Some(Difference::Clear),
@@ -108,7 +108,7 @@ impl Reason {
     }
 }
 
-/// What is counted over all neighbours.
+/// Counters over all neighbours.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) sealed: u64,
@@ -124,57 +124,57 @@ pub(super) struct Counters {
     pub(super) sessions_expired: u64,
 }
 
-/// How frames are protected, and what was not believed.
+/// How frames are protected, and which were rejected.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SecurityStatus {
-    /// What is done to frames.
+    /// Whether frames are encrypted or only authenticated.
     pub mode: SecurityMode,
-    /// With what.
+    /// The cipher in use.
     pub cipher: Cipher,
-    /// Fingerprint of our own key.
+    /// Fingerprint of this node's own key.
     pub fingerprint: String,
     /// Neighbours.
     pub peers: Vec<SecurePeerStatus>,
-    /// Rejected frames of everybody, by reason.
+    /// Rejected frames of all senders, by reason.
     pub rejected: BTreeMap<Name, u64>,
-    /// Counters by name; `opened` are frames that were believed.
+    /// Counters by name; `opened` counts the frames that were accepted.
     pub counters: BTreeMap<Name, u64>,
 }
 
-/// What is known of one neighbour.
+/// Status of one neighbour.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SecurePeerStatus {
     /// The neighbour.
     pub node: NodeId,
-    /// Its key; nothing if none is trusted.
+    /// Its key; none if no key of it is trusted.
     pub key: Option<PublicKey>,
-    /// How long the keys of frames have been shared; nothing while there are none.
+    /// How long session keys have been shared with it; none while there are none.
     pub since: Option<Duration>,
-    /// How long ago the last handshake ended well.
+    /// Time since the last completed handshake.
     pub last_handshake: Option<Duration>,
     /// Frames sealed for it.
     pub sealed: u64,
-    /// Frames of it that were believed.
+    /// Frames of it that were opened.
     pub opened: u64,
-    /// Rejected frames that said they were its, by reason.
+    /// Rejected frames that claimed to be from it, by reason.
     pub rejected: BTreeMap<Name, u64>,
-    /// How its security differs from ours, as far as frames that say they are its tell that;
-    /// nothing while keys are shared with it, for then it speaks as we do.
+    /// How its security differs from ours, as shown by frames that claim to be from it; none while
+    /// keys are shared with it, because then both are configured alike.
     pub differs: Option<Difference>,
 }
 
-/// A decision, for traces.
+/// Events for the trace.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum SecureEvent {
-    /// Keys are shared with a neighbour from now on.
+    /// Keys are now shared with a neighbour.
     KeysAgreed {
         /// The neighbour.
         with: NodeId,
-        /// Whether we began.
+        /// Whether we began the handshake.
         is_initiator: bool,
     },
-    /// Keys of a neighbour are no longer used, and no others are there.
+    /// The keys shared with a neighbour have expired, and there are no others.
     KeysExpired {
         /// The neighbour.
         with: NodeId,

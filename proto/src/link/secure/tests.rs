@@ -15,7 +15,7 @@ fn identity(node: u16) -> Identity {
     Identity::from_secret([node as u8; 32])
 }
 
-/// A node with a link that places what is wanted at once.
+/// A node with a link that places requested frames at once.
 struct Node {
     id: NodeId,
     secure: Secure,
@@ -62,7 +62,7 @@ impl Node {
 struct Air {
     now: Instant,
     nodes: Vec<Node>,
-    /// What is under way: when it arrives, from whom, to whom, the payload.
+    /// Frames under way: time of arrival, sender, receiver, payload.
     flying: VecDeque<(Instant, NodeId, Option<NodeId>, Bytes)>,
     recorded: Vec<(NodeId, Option<NodeId>, Bytes)>,
     rng: crate::base::Rng,
@@ -110,7 +110,7 @@ impl Air {
         true
     }
 
-    /// The link places what is wanted, and what came is taken up.
+    /// The link places requested frames, and received ones are collected.
     fn settle(&mut self, index: usize) {
         let mut cx = Cx::new(self.now);
         while let Some(unit) = self.nodes[index].secure.poll_tx(&mut cx, &|_| Room::UNLIMITED) {
@@ -180,7 +180,7 @@ impl Air {
         }
     }
 
-    /// Lets 1 send a frame to 2 and tells whether it came.
+    /// Lets node 1 send a frame to node 2. Returns whether it arrived.
     fn reaches(&mut self) -> bool {
         self.nodes[1].came.clear();
         self.send(0, Some(2), FlowId(0), b"data") && {
@@ -280,7 +280,7 @@ fn recordings_of_a_whole_life_change_nothing_after_a_restart_of_both() {
     }
     let old = std::mem::take(&mut air.recorded);
     assert!(old.len() > 120, "{}", old.len());
-    // Alone, so that no honest handshake hides what the recordings do.
+    // Node 2 is alone, so that no honest handshake hides the effect of the recordings.
     let mut air = Air::new(vec![Node::new(2, &[1], 1, &config())]);
     air.run(SECOND);
     for (from, to, payload) in old.iter().chain(&old) {
@@ -297,7 +297,7 @@ fn recordings_of_a_whole_life_change_nothing_after_a_restart_of_both() {
 #[test]
 fn recorded_answers_do_not_spoil_the_handshakes_that_are_under_way() {
     let is = |kind, payload: &Bytes| Header::decode(payload).is_ok_and(|head| head.kind == kind);
-    // Of both nodes one for each number that a first message can have.
+    // A recording from both nodes for each epoch that a first message can have.
     let mut old: BTreeMap<(NodeId, u8), Bytes> = BTreeMap::new();
     for life in 0..=255 {
         let mut air = Air::pair(&config());

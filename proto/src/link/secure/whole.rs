@@ -1,4 +1,4 @@
-//! Whole packets, sealed before a link cuts them up and opened when it has put them together.
+//! Whole packets, which are sealed before a link cuts them and opened after it has assembled them.
 
 use std::cell::RefCell;
 
@@ -8,17 +8,17 @@ use super::Secure;
 use crate::base::{Cx, EtherType, Instant, Lane, Layer, NodeId, Room, Seal};
 use crate::wire::secure::{Header, Kind};
 
-/// The keys of a node, lent to its link while that has its turn.
+/// The keys of a node, lent to its link while the link is called.
 #[derive(Debug)]
 pub struct Keys<'a>(RefCell<&'a mut Secure>);
 
 impl<'a> Keys<'a> {
-    /// Lends them.
+    /// Lends the keys.
     pub fn new(secure: &'a mut Secure) -> Self {
         Self(RefCell::new(secure))
     }
 
-    /// What of `below` is left on a lane: nothing while nobody could open the frame.
+    /// The part of `below` that a lane may use: none as long as nobody could open the frame.
     pub fn room(&self, lane: Lane, below: Room) -> Room {
         if self.0.borrow().room(lane).is_none() { Room::NONE } else { below }
     }

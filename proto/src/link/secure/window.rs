@@ -1,27 +1,27 @@
-//! Which counters have come: a sliding window over a ring of bits (RFC 6479).
+//! Records which counters were received: a sliding window over a ring of bits (RFC 6479).
 
-/// Words of the ring; one of them is being cleared, so one less counts.
+/// Words of the ring. One of them is being reused for new counters, so one less counts.
 const WORDS: usize = 65;
-/// Counters behind the highest that are still told apart.
+/// How far behind the highest counter others are still distinguished.
 pub(super) const WINDOW: u64 = (WORDS as u64 - 1) * 64;
 
-/// The counters that have come under one key.
+/// The counters that were received under one key.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// One more than the highest that came.
+    /// The highest counter received, plus one.
     next: u64,
-    /// None below this one counts.
+    /// No counter below this one is accepted.
     first: u64,
     bits: [u64; WORDS],
 }
 
 impl Window {
-    /// A window in which no counter has come, and none below `first` ever will.
+    /// A window in which no counter was received, and none below `first` is accepted.
     pub(super) fn starting_at(first: u64) -> Self {
         Self { next: first, first, bits: [0; WORDS] }
     }
 
-    /// Whether a counter is new: it did not come, and is not so old that nobody knows.
+    /// Whether a counter is new: it was not received, and is not too old to tell.
     pub(super) fn is_new(&self, counter: u64) -> bool {
         if counter >= self.next {
             return true;
@@ -30,7 +30,7 @@ impl Window {
         is_told_apart && self.bits[word(counter)] & bit(counter) == 0
     }
 
-    /// Notes a counter that is new.
+    /// Records a new counter.
     pub(super) fn insert(&mut self, counter: u64) {
         if counter >= self.next {
             let (last, now) = (self.next.saturating_sub(1) / 64, counter / 64);

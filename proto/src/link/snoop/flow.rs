@@ -1,19 +1,19 @@
-//! What Snoop remembers of one direction of one connection.
+//! What Snoop remembers of one direction of a connection.
 
 use std::collections::VecDeque;
 
 use crate::base::{Duration, Instant, Packet, Seq};
 
-/// Repetitions of one segment in a row without an acknowledgement of anything new: then the ends
-/// see to it themselves.
+/// After this many retransmissions of a segment in a row without a new acknowledgement, the repair
+/// is left to the ends of the connection.
 const MOST_REPEATS: u32 = 10;
 
-/// What becomes of an acknowledgement, and which segments are sent again.
+/// Whether an acknowledgement is passed on, and which segments are repeated.
 #[derive(Debug)]
 pub(super) struct Verdict {
-    /// Whether it goes on to the sender.
+    /// Whether it is passed on to the sender.
     pub(super) goes_on: bool,
-    /// What is sent again, oldest first.
+    /// The segments to repeat, oldest first.
     pub(super) again: Vec<Packet>,
 }
 
@@ -23,16 +23,16 @@ impl Verdict {
     }
 }
 
-/// A segment that is not acknowledged.
+/// A segment that has not been acknowledged.
 #[derive(Debug)]
 struct Cached {
     seq: Seq,
     end: Seq,
     packet: Packet,
-    /// When it last left the queue for the link.
+    /// When it was last given to the link.
     sent: Option<Instant>,
     repeats: u32,
-    /// It has arrived, beyond a hole.
+    /// Whether it has arrived, behind a hole.
     is_sacked: bool,
 }
 
@@ -42,10 +42,10 @@ pub(super) struct Flow {
     cache: VecDeque<Cached>,
     most: usize,
     acked: Option<Seq>,
-    /// The window of the last acknowledgement.
+    /// The receive window in the last acknowledgement.
     window: Option<u16>,
-    /// What had been sent when a loss was noticed: a new acknowledgement below that tells of the
-    /// next hole at once. What is sent later may still be on its way (RFC 6582, 3.2).
+    /// End of what had been sent when a loss was noticed. A new acknowledgement below it shows the
+    /// next hole at once; segments sent later may still be on their way (RFC 6582, 3.2).
     recover: Option<Seq>,
     rtt: Option<Duration>,
     least: Duration,
@@ -66,7 +66,8 @@ impl Flow {
         }
     }
 
-    /// A segment goes to the neighbour; one that the sender sends again is as good as new.
+    /// A segment is sent to the neighbour. If the sender repeats a cached one, that counts as a
+    /// repeat.
     pub(super) fn on_data(&mut self, now: Instant, seq: Seq, end: Seq, packet: &Packet) {
         self.used = now;
         if self.acked.is_some_and(|acked| !end.is_after(acked)) {
@@ -86,15 +87,15 @@ impl Flow {
         }
     }
 
-    /// A segment leaves the queue for the link: its time runs from here.
+    /// A segment is given to the link: its time is measured from here.
     pub(super) fn on_sent(&mut self, now: Instant, seq: Seq) {
         if let Some(cached) = self.cache.iter_mut().find(|cached| cached.seq == seq) {
             cached.sent = Some(now);
         }
     }
 
-    /// An acknowledgement comes from the neighbour, with what arrived beyond holes and the window
-    /// in its header. `is_bare` if there is no data with it.
+    /// Evaluates an acknowledgement from the neighbour, with its SACK blocks and its receive
+    /// window. `is_bare` if it contains no data.
     pub(super) fn on_ack(
         &mut self,
         now: Instant,
@@ -104,8 +105,8 @@ impl Flow {
         is_bare: bool,
     ) -> Verdict {
         self.used = now;
-        // Without a SACK option only an acknowledgement that changes nothing tells of a loss; one
-        // whose option is about what came twice tells of none.
+        // Without a SACK option, a duplicate shows a loss only if it does not update the window.
+        // With one, it does not if the option only reports data that arrived twice.
         let is_update = self.window.replace(window) != Some(window);
         let tells_of_hole = match sacks {
             [] => !is_update,
@@ -137,7 +138,7 @@ impl Flow {
         Verdict { goes_on: false, again: self.holes(now) }
     }
 
-    /// What is repeated because no acknowledgement came for too long.
+    /// The segment to repeat because no acknowledgement arrived for too long.
     pub(super) fn on_timeout(&mut self, now: Instant) -> Option<Packet> {
         if self.due() > now {
             return None;
@@ -145,7 +146,7 @@ impl Flow {
         self.repeat(now, 0)
     }
 
-    /// When the first segment has waited too long.
+    /// When the first segment will have waited too long.
     pub(super) fn due(&self) -> Instant {
         let first = self.cache.front().filter(|first| first.repeats < MOST_REPEATS);
         let due =
@@ -161,8 +162,9 @@ impl Flow {
         self.cache.front().is_some_and(|first| first.seq == seq)
     }
 
-    /// The first segment, and those before one that has arrived: all that is missing. Duplicates go
-    /// on coming until what was repeated has arrived, so each goes once in its time.
+    /// The segments to repeat: the first one, and the missing ones before one that has arrived.
+    /// Duplicates continue until the repeated segments have arrived, so each is repeated only once
+    /// in its time.
     fn holes(&mut self, now: Instant) -> Vec<Packet> {
         let patience = self.patience();
         let last = self.cache.iter().rposition(|cached| cached.is_sacked).unwrap_or(1);
@@ -184,7 +186,8 @@ impl Flow {
         Some(cached.packet.clone())
     }
 
-    /// Forgets what is acknowledged; measures by the last of it, if that went once.
+    /// Forgets acknowledged segments. Measures the round-trip time by the last one if it was sent
+    /// once.
     fn forget(&mut self, now: Instant, ack: Seq) {
         while self.cache.front().is_some_and(|first| !first.end.is_after(ack)) {
             let Some(first) = self.cache.pop_front() else { return };
@@ -280,7 +283,7 @@ mod tests {
         later(&mut flow, 10, 5..8);
         assert_eq!(ack(&mut flow, 11, 100, &[]), (false, vec![1]));
         (5..8).for_each(|index| flow.on_sent(at(12), Seq(index * 100)));
-        // All that had been sent has arrived, and the rest is on its way.
+        // Everything sent before has arrived, and the rest is on its way.
         assert_eq!(ack(&mut flow, 15, 500, &[]), (true, vec![]));
         assert_eq!(ack(&mut flow, 16, 600, &[]), (true, vec![]));
         assert_eq!(ack(&mut flow, 17, 600, &[]), (false, vec![6]), "that is a new loss");

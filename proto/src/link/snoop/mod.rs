@@ -1,14 +1,14 @@
-//! Modified Snoop (`wildnet.md` 10): every node repairs, for every neighbour that it sends to, the
-//! losses of TCP behind it. A layer around a link, with packets on both sides of it.
+//! Modified Snoop (`wildnet.md` 10): a layer around a link, with packets on both sides, in which
+//! each node repairs TCP losses towards each neighbour that it sends to.
 //!
-//! `flow` remembers the segments of a connection that went to a neighbour; here segments are taken
-//! in on their way down and acknowledgements on their way up. A duplicate acknowledgement of a
-//! segment that is remembered brings that segment again, and goes no further; silence for too long
-//! brings it too. Differs from the original in that the holes that a SACK option shows are filled
-//! at once: over a link with slots each would take a cycle of its own.
+//! `flow` keeps the segments of a connection that were sent to a neighbour. This module takes in
+//! segments on their way down and acknowledgements on their way up. A duplicate acknowledgement
+//! that asks for a cached segment triggers a retransmission of that segment and is suppressed. So
+//! does a time-out. This differs from the original in that all holes that a SACK option shows are
+//! filled at once: over a link with slots each would otherwise take a separate cycle.
 //!
-//! Repeated segments go before all others, so the link below is given few packets at a time, unless
-//! it is one that sends many together.
+//! Repeated segments are sent before all others. The link below is therefore given only a few
+//! packets at a time, unless it is one that sends many together.
 
 mod flow;
 
@@ -29,24 +29,25 @@ use crate::base::{
 use crate::wire::ip;
 use crate::wire::tcp::{self, Flags};
 
-/// Ids of repeated segments, which nobody above knows, begin here; those of routing below.
+/// Ids of repeated segments start here. No layer above knows them; those of routing are below.
 const OWN_IDS: u64 = 3 << 62;
-/// Connections that are remembered; the one that was idle longest is forgotten for another.
+/// Most connections that are remembered; the one that has been idle longest is replaced.
 const FLOWS: usize = 256;
 
-/// Settings of Snoop.
+/// Configuration of Snoop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SnoopConfig {
-    /// The least time without an acknowledgement after which a segment is repeated, in
-    /// milliseconds; else it is twice the smoothed round-trip time.
+    /// Least time without an acknowledgement after which a segment is repeated, in milliseconds.
+    /// Otherwise the time is twice the smoothed round-trip time.
     pub timeout_ms: f64,
-    /// Segments of one connection that are remembered.
+    /// Most segments of one connection that are cached.
     pub cache_packets: usize,
-    /// Packets that wait here to be given to the link.
+    /// Most packets that wait here for the link.
     pub queue_packets: usize,
-    /// Packets that the link may have at a time: 4 where frames go as soon as the medium is free.
-    /// Other links have as many as they have room for, since they send many together.
+    /// Most packets that the link may hold. Default: 4 on links that send a frame as soon as the
+    /// medium is free; as many as they have room for on other links, because these send many
+    /// together.
     pub depth_packets: Option<usize>,
 }
 
@@ -65,10 +66,10 @@ pub struct Snoop {
     config: SnoopConfig,
     depth: usize,
     flows: BTreeMap<Ends, Flow>,
-    /// Repeated segments, before all that waits.
+    /// Repeated segments; they are sent before all that waits.
     again: VecDeque<Packet>,
     waiting: VecDeque<Packet>,
-    /// Packets that the link has.
+    /// Packets that the link holds.
     under_way: usize,
     next_id: u64,
     timeout: Instant,
@@ -90,9 +91,9 @@ impl fmt::Debug for Snoop {
     }
 }
 
-/// What a segment is to Snoop.
+/// A segment, as far as Snoop uses it.
 struct Segment {
-    /// The direction that its sender sends data in.
+    /// The direction in which its sender sends data.
     ends: Ends,
     header: tcp::Header,
     data: usize,
@@ -110,13 +111,14 @@ fn read(protocol: EtherType, payload: &[u8]) -> Option<Segment> {
     Some(Segment { ends, header, data: data.len() })
 }
 
-/// Whether the connection before is over, and its numbers mean nothing any more.
+/// Whether the previous connection between these ends is over, so that its numbers have no meaning.
 fn begins_anew(header: &tcp::Header) -> bool {
     header.flags.has(Flags::RST) || header.flags.has(Flags::SYN)
 }
 
 impl Snoop {
-    /// Puts Snoop around a link, which has `depth` packets at a time if the settings say nothing.
+    /// Puts Snoop around a link. The link holds up to `depth` packets if the configuration sets no
+    /// limit.
     pub fn build(config: &SnoopConfig, depth: usize, link: Box<dyn Link + Send>) -> Self {
         Self {
             link,
@@ -133,7 +135,7 @@ impl Snoop {
         }
     }
 
-    /// Remembers a segment of data on its way down.
+    /// Caches a segment with data on its way down.
     fn on_down(&mut self, now: Instant, packet: &Packet) {
         let Some(segment) = segment(packet) else { return };
         if begins_anew(&segment.header) {
@@ -154,7 +156,7 @@ impl Snoop {
         self.counters.cached += 1;
     }
 
-    /// Looks at an acknowledgement on its way up; whether it goes further.
+    /// Examines an acknowledgement on its way up. Returns whether it is passed on.
     fn on_up(&mut self, now: Instant, protocol: EtherType, payload: &[u8]) -> bool {
         let Some(segment) = read(protocol, payload) else { return true };
         let (from, to) = segment.ends;
@@ -193,7 +195,7 @@ impl Snoop {
         self.timeout = self.flows.values().map(Flow::due).min().unwrap_or(Instant::MAX);
     }
 
-    /// Gives the link what it may have: repeated segments first.
+    /// Gives the link as many packets as it may hold, repeated segments first.
     fn feed(&mut self, cx: &mut Cx<'_>) {
         while self.under_way < self.depth {
             let has_room = |packet: &Packet| !self.link.room(packet.lane()).is_none();
@@ -250,7 +252,7 @@ impl Layer for Snoop {
         None
     }
 
-    /// Free places here, where the link would take the packet at all.
+    /// Free places here; none if the link would not accept the packet at all.
     fn room(&self, lane: Lane) -> Room {
         let free = free(self.config.queue_packets, &self.waiting, lane);
         let is_open = self.under_way > 0 || !self.link.room(lane).is_none();
@@ -259,7 +261,8 @@ impl Layer for Snoop {
 
     fn handle_tx(&mut self, cx: &mut Cx<'_>, packet: Packet) {
         if free(self.config.queue_packets, &self.waiting, packet.lane()) == 0 {
-            // Whoever asked for room does not come here; the link says what became of it.
+            // Only callers that ignore `room` get here. The link reports what becomes of the
+            // packet.
             self.queue_full += 1;
             self.under_way += 1;
             return self.link.handle_tx(cx, packet);

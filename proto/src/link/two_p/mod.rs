@@ -1,17 +1,18 @@
-//! 2P, the ancestor of the slotted link (`wildnet.md` 9): all radios of a channel send for a fixed
-//! time, say with a marker to each neighbour that they are through, and then listen until the
-//! markers of all neighbours have come.
+//! 2P, the ancestor of the slotted link (`wildnet.md` 9). All radios of a channel send for a fixed
+//! time, tell each neighbour with a marker that they have finished, and then listen until the
+//! markers of all neighbours have arrived.
 //!
-//! A lost marker is replaced by a time-out of 1.25 times the phase, which all that wait for this
-//! node feel in turn. Nothing is acknowledged, nothing is repeated. Data goes without a header of
-//! its own; the marker is a frame of `wire/wild`. The original fills its phases with dummies: here
-//! a phase lasts as long with less to send.
+//! A lost marker is replaced by a time-out of 1.25 phases, which delays all nodes that wait for
+//! this one in turn. Nothing is acknowledged or repeated. Data has no header of its own; a marker
+//! is a frame of `wire/wild`. The original fills its phases with dummy frames; here a phase with
+//! little to send simply lasts as long.
 //!
-//! Two ends that time out together send over each other's markers, again and again: from the
-//! second time-out in a row on a random part of up to a quarter phase is added. On a long link
-//! such markers cross and come after all, or come into a gap of the other's sending. They answer
-//! nothing: a marker counts only while its node listens, and not before the guard of the one that
-//! sent it can have passed since. Else both would send on in step, and never time out.
+//! If both ends time out together, each sends over the other's markers, again and again. From the
+//! second time-out in a row on, a random part of up to a quarter phase is therefore added. On a
+//! long link such markers may cross and arrive nevertheless, or arrive in a gap while the other
+//! sends. They are no answers: a marker counts only while its node listens, and only once the
+//! sender's guard can have passed. Otherwise both would keep sending at the same time and never
+//! time out.
 
 mod send;
 mod status;
@@ -30,7 +31,7 @@ use crate::base::{
 };
 use crate::wire::wild::{HEADER_BYTES, Kind, decode};
 
-/// Settings of `link/two_p`.
+/// Configuration of `link/two_p`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TwoPConfig {
@@ -38,10 +39,10 @@ pub struct TwoPConfig {
     pub phase_ms: f64,
     /// How long a node waits for the markers of its neighbours, in phases.
     pub timeout: f64,
-    /// Time at the start of each sending phase in which nothing is sent, in milliseconds; longer
-    /// than a frame is under way.
+    /// Time at the start of each sending phase in which nothing is sent, in milliseconds. It must
+    /// exceed the propagation delay of a frame.
     pub guard_ms: f64,
-    /// Packets to one neighbour that may wait.
+    /// Most packets in the queue to one neighbour.
     pub queue_packets: usize,
 }
 
@@ -57,7 +58,7 @@ impl TwoPConfig {
         Duration::from_secs_f64(self.phase_ms / 1e3)
     }
 
-    /// The time at the start of a sending phase in which nothing is sent.
+    /// Time at the start of a sending phase in which nothing is sent.
     pub fn guard(&self) -> Duration {
         Duration::from_secs_f64(self.guard_ms / 1e3)
     }
@@ -67,13 +68,13 @@ impl TwoPConfig {
         self.phase().mul_f64(self.timeout)
     }
 
-    /// The time that passes unused at a node that misses a marker.
+    /// How long a node that misses a marker stays idle.
     pub fn idle_after_loss(&self) -> Duration {
         self.patience().saturating_sub(self.phase())
     }
 }
 
-/// A wait that has a length.
+/// The shortest duration, so that a wait is never empty.
 const SHORTEST: Duration = Duration::from_nanos(1);
 
 /// The link at one node.
@@ -91,13 +92,13 @@ pub struct TwoP {
     drops: BTreeMap<DropCause, u64>,
 }
 
-/// The radios of one channel: they change their phase together.
+/// The radios of one channel, which change their phases together.
 #[derive(Debug)]
 struct Group {
     phase: Phase,
     ports: Vec<Port>,
     number: u16,
-    /// Time-outs since a phase last ended by markers.
+    /// Time-outs since markers last ended a phase.
     timeouts: u32,
     rng: Rng,
 }
@@ -106,15 +107,15 @@ struct Group {
 enum Phase {
     /// Before the first call.
     New,
-    /// Sending (SynTx), from after the guard to the end.
+    /// Sending (SynTx); frames are sent from `from`, after the guard, to `end`.
     Send { from: Instant, end: Instant },
-    /// Listening (SynRx), at the latest up to the time-out. A marker that comes by `deaf_until`
-    /// was sent before ours was heard.
+    /// Listening (SynRx), until the time-out at the latest. A marker that arrives before
+    /// `deaf_until` was sent before ours was received.
     Listen { deaf_until: Instant, until: Instant },
 }
 
 impl Phase {
-    /// Whether a marker that comes now answers ours.
+    /// Whether a marker that arrives now answers ours.
     fn takes_markers(self, now: Instant) -> bool {
         match self {
             Self::New | Self::Send { .. } => false,
@@ -126,10 +127,10 @@ impl Phase {
 #[derive(Debug)]
 struct Port {
     spec: RadioSpec,
-    /// When all that was given down will have left.
+    /// When all frames given down so far will have been sent.
     busy_until: Instant,
     peers: Vec<usize>,
-    /// The neighbour whose turn it is, as a place in `peers`.
+    /// The neighbour whose turn it is, as an index into `peers`.
     turn: usize,
 }
 
@@ -138,13 +139,13 @@ struct Peer {
     spec: PeerSpec,
     group: usize,
     queue: VecDeque<Packet>,
-    /// Whether its marker has come since we listen.
+    /// Whether its marker has arrived since we began to listen.
     has_marked: bool,
-    /// Whether our marker of this phase has been given down.
+    /// Whether our marker of this phase has been given down, or cannot be.
     is_told: bool,
     wanted: bool,
     heard: Option<Instant>,
-    /// Whether its last frame was of another link protocol.
+    /// Whether its last frame belonged to another link protocol.
     has_other_link: bool,
     sent_bytes: u64,
     received_bytes: u64,
@@ -153,9 +154,9 @@ struct Peer {
 #[derive(Debug)]
 struct Outstanding {
     id: UnitId,
-    /// The neighbour, as a place among all.
+    /// The neighbour, as an index into all neighbours.
     peer: usize,
-    /// The packet and its bytes.
+    /// The packet's id and length, if the frame contains a packet.
     packet: Option<(UnitId, usize)>,
     group: usize,
     is_marker: bool,
@@ -176,9 +177,9 @@ struct Counters {
 }
 
 impl TwoP {
-    /// The link at `node` with its radios, to its neighbours.
+    /// The link at `node` with its radios and its neighbours.
     ///
-    /// Panics if a neighbour is on a radio that the node has not.
+    /// Panics if a neighbour is assigned to a radio that the node does not have.
     pub fn build(
         config: &TwoPConfig,
         node: NodeId,
@@ -241,7 +242,7 @@ impl TwoP {
         self.peers.iter().filter(move |peer| peer.group == group)
     }
 
-    /// Lets the phases go on up to now.
+    /// Advances the phases to the present.
     fn advance(&mut self, now: Instant) {
         for group in 0..self.groups.len() {
             match self.groups[group].phase {
@@ -315,7 +316,7 @@ impl TwoP {
         let is_packet = frame.protocol != EtherType::FARHOP;
         let is_marker = !is_packet
             && decode(&frame.payload).is_ok_and(|decoded| decoded.header.kind == Kind::Marker);
-        // An empty one has carried something for a layer below.
+        // An empty frame carried a message of the layer below.
         let is_empty = !is_packet && frame.payload.is_empty();
         peer.has_other_link = !is_packet && !is_marker && !is_empty;
         if peer.has_other_link {
@@ -357,7 +358,7 @@ impl TwoP {
         self.up.push_back(PacketUp::Done(PacketDone { id, outcome, attempts, air_time }));
     }
 
-    /// Whether a packet of so many bytes fits into an empty phase of the radio to a neighbour.
+    /// Whether a packet of `bytes` bytes to a neighbour fits into an empty phase of its radio.
     fn fits_a_phase(&self, index: usize, bytes: usize) -> bool {
         let peer = &self.peers[index];
         let here = |port: &&Port| port.peers.contains(&index);
@@ -371,13 +372,13 @@ impl TwoP {
         self.up.push_back(PacketUp::Dropped { id, cause });
     }
 
-    /// Puts the next time-out beyond now.
+    /// Sets the time of the next call.
     fn set_timeout(&mut self, now: Instant) {
         let due = (0..self.groups.len()).map(|group| self.due(now, group)).min();
         self.timeout = due.unwrap_or(Instant::MAX);
     }
 
-    /// When a group has to be asked again.
+    /// When a group must be advanced again.
     fn due(&self, now: Instant, group: usize) -> Instant {
         match self.groups[group].phase {
             Phase::New => Instant::ZERO,
@@ -393,7 +394,8 @@ impl TwoP {
         }
     }
 
-    /// When a phase ends whatever is still under way: a radio that never tells must not stop all.
+    /// When a phase ends even if frames are outstanding: a radio that never reports must not block
+    /// all.
     fn latest(&self, end: Instant) -> Instant {
         end + self.config.idle_after_loss().max(Duration::from_millis(1))
     }
@@ -421,7 +423,7 @@ impl Layer for TwoP {
         self.up.pop_front()
     }
 
-    /// Free places in the queue to a neighbour; nothing for broadcast and for unknown ones.
+    /// Free places in the queue to a neighbour; none for broadcast and for unknown neighbours.
     fn room(&self, lane: Lane) -> Room {
         let index = lane.to.and_then(|node| self.peer_index(node));
         let queue = |index: usize| &self.peers[index].queue;
@@ -452,7 +454,7 @@ impl Layer for TwoP {
                 }
             }
         }
-        // Who cannot be told anything is not waited for.
+        // A neighbour that no marker can be sent to does not delay the end of the phase.
         self.advance(cx.now);
         None
     }

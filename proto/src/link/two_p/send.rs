@@ -1,4 +1,4 @@
-//! What is sent in a phase: data while it fits, and a marker to each neighbour at its end.
+//! What is sent in a phase: data as long as it fits, then a marker to each neighbour.
 
 use bytes::Bytes;
 
@@ -9,11 +9,11 @@ use crate::base::{
 use crate::link::lacks_keys;
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Kind, encode};
 
-/// No message of a handshake is longer than a frame with so many.
+/// Length of a frame with the longest message of a handshake, in bytes.
 const CARRIER_BYTES: usize = 170;
 
 impl TwoP {
-    /// Air time of the markers that a radio has still to send.
+    /// Air time of the markers that a radio still has to send.
     pub(super) fn marker_time(&self, port: &Port) -> Duration {
         let open = port.peers.iter().filter(|index| !self.peers[**index].is_told).count();
         port.spec.unacknowledged(HEADER_BYTES) * open as u64
@@ -51,7 +51,7 @@ impl TwoP {
                 });
             }
         }
-        // The marker comes last: when nothing else fits any more.
+        // Markers come last: when nothing else can fit any more.
         if now + markers < end {
             return None;
         }
@@ -64,13 +64,13 @@ impl TwoP {
             if !below(lane).is_none() {
                 return Some(self.marker(now, (group, port), index));
             }
-            // Who shares no keys with us could not read it.
+            // A neighbour that shares no keys with us could not read it.
             self.peers[index].is_told = lacks_keys(below, lane);
         }
         None
     }
 
-    /// An empty frame for what a layer below wants to say.
+    /// An empty frame to which the layer below adds its message.
     fn carrier(
         &mut self,
         now: Instant,

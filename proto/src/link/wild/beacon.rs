@@ -1,4 +1,4 @@
-//! Frames that bring a stamp and no packet: beacons, and carriers for a layer below.
+//! Frames with a stamp and no packet: beacons, and carriers for the layer below.
 
 use super::Wild;
 use super::port::Toward;
@@ -6,12 +6,12 @@ use super::send::{What, lane};
 use crate::base::{Cx, Duration, FlowId, Frame, Instant, Lane, RoomBelow, Wanted};
 use crate::wire::wild::Kind;
 
-/// Bytes of a beacon behind its header, before turns: the length of the slot.
+/// Bytes of a beacon after its header, before turns: the slot length.
 pub(super) const BEACON_BYTES: usize = 4;
 
 impl Wild {
-    /// Where only the addressee can read the stamp of a frame, a slot for several neighbours opens
-    /// with one for all.
+    /// A beacon that opens a slot for several neighbours: if it assigns turns, or if other frames
+    /// are sealed, so that only their addressee can read their stamp.
     pub(super) fn opening_beacon(
         &mut self,
         now: Instant,
@@ -29,7 +29,7 @@ impl Wild {
         }
     }
 
-    /// A layer below wants a frame to go out.
+    /// The layer below wants a frame to be sent.
     pub(super) fn on_wanted(&mut self, cx: &mut Cx<'_>, wanted: Wanted) {
         let Some(index) = self.peer_index(wanted.to) else { return };
         self.peers[index].wanted = Some(wanted);
@@ -40,8 +40,8 @@ impl Wild {
         }
     }
 
-    /// A beacon for one neighbour, into which a layer below puts what it has to say. In step or
-    /// not: what it brings may be what step follows from.
+    /// A beacon for one neighbour, to which the layer below adds its message. It is sent in step or
+    /// not, because the message may be needed to get in step.
     pub(super) fn carrier(
         &mut self,
         now: Instant,

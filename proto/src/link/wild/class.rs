@@ -1,46 +1,47 @@
-//! Classes of flows: what they match, what they ask of the link, and who is served first
+//! Classes of flows: which flows they select, how the link treats them, and who is served first
 //! (`wildnet.md` 4, 8).
 //!
-//! The link's own values are the default class, at index 0. A class that chooses by itself stands
-//! twice in the list: as `interactive`, and behind that as `bulk`.
+//! The link's own values are the default class, at index 0. A class with the preset `auto` has two
+//! entries in the list: as `interactive`, and behind that as `bulk`.
 
 use super::classify::{ClassConfig, Preset};
 use super::config::{InOrder, Retries, WildConfig};
 use super::recovery::Rules;
 use crate::base::{Duration, Instant, Packet};
 
-/// Loss that `interactive` leaves.
+/// Target loss of `interactive`.
 const INTERACTIVE_LOSS: f64 = 0.001;
-/// Most delay by retries that `realtime` takes: what ITU-T G.114 gives speech for the whole way.
+/// Most delay that retries of `realtime` may cause: what ITU-T G.114 allows speech for the whole
+/// way.
 const REALTIME_DELAY: Duration = Duration::from_millis(150);
 /// Packets of a `realtime` flow that may wait.
 const REALTIME_PACKETS: usize = 8;
-/// Most retries that a link sets by itself.
+/// Most retries where they are set automatically.
 pub(super) const MOST_AUTO_RETRIES: u8 = 10;
-/// Name of the class of all that no other class takes.
+/// Name of the class of all flows that no other class selects.
 pub(super) const DEFAULT: &str = "default";
 
-/// What a class asks of the link.
+/// How the link treats the flows of a class.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
     pub(super) name: String,
     pub(super) preset: Option<Preset>,
     pub(super) rules: Rules,
     pub(super) is_ordered: bool,
-    /// Packets of one flow that may wait, and of one of TCP.
+    /// Packets of one flow that may wait, and of one TCP flow.
     pub(super) queue: usize,
     pub(super) tcp_queue: usize,
-    /// A full queue drops its oldest packet, not the new one.
+    /// Whether a full queue drops its oldest packet instead of the new one.
     pub(super) drops_oldest: bool,
-    /// Place in the order of service: 0 is served first.
+    /// Rank of the priority: 0 is served first.
     pub(super) level: usize,
     priority: u8,
 }
 
-/// A queue as long as is usual, which hangs on the radio.
+/// A queue of the usual length, which depends on the radio.
 const UNSET: usize = usize::MAX;
 
-/// The queue of a flow where nobody says how long it is, in packets.
+/// Length of a flow's queue, in packets, where the configuration does not set it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UsualQueue {
     pub(super) packets: usize,
@@ -69,7 +70,7 @@ impl Class {
         }
     }
 
-    /// A class of the configuration, as if its preset were `preset`.
+    /// A class of the configuration, with `preset` as its preset.
     fn of_preset(config: &WildConfig, class: &ClassConfig, preset: Preset) -> Self {
         let mut it = Self::of_link(config);
         it.name.clone_from(&class.name);
@@ -101,7 +102,7 @@ impl Class {
     }
 }
 
-/// Retries whose delay stays within `most`: n of them take n cycles and a slot.
+/// The most retries whose delay stays within `most`: n of them take n cycles and a slot.
 fn retries_within(most: Duration, slot: Duration) -> u8 {
     let retries = most.saturating_sub(slot).div_duration(slot * 2);
     retries.min(u64::from(MOST_AUTO_RETRIES)) as u8
@@ -110,7 +111,7 @@ fn retries_within(most: Duration, slot: Duration) -> u8 {
 /// Which class a packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// The class; of one that chooses by itself, its `interactive` form.
+    /// The class; of an `auto` class, its `interactive` entry.
     pub(super) class: usize,
     pub(super) is_auto: bool,
 }
@@ -124,7 +125,7 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// The classes of a configuration, behind the default one.
+    /// The classes of a configuration, preceded by the default class.
     pub(super) fn build(config: &WildConfig) -> Self {
         let mut all = vec![Class::of_link(config)];
         let mut matches = Vec::new();
@@ -148,14 +149,14 @@ impl Classes {
         Self { all, matches, levels: priorities.len() }
     }
 
-    /// Sets the queue of classes for which nobody said how long it is.
+    /// Sets the queue length of the classes for which the configuration does not set it.
     pub(super) fn set_usual_queue(&mut self, usual: UsualQueue) {
         for class in self.all.iter_mut().filter(|class| class.queue == UNSET) {
             (class.queue, class.tcp_queue) = (usual.packets, usual.of_tcp);
         }
     }
 
-    /// All of them; the default one is the first.
+    /// All classes; the default class is the first.
     pub(super) fn all(&self) -> &[Class] {
         &self.all
     }
@@ -164,12 +165,12 @@ impl Classes {
         &self.all[class]
     }
 
-    /// Different priorities.
+    /// Number of different priorities.
     pub(super) fn levels(&self) -> usize {
         self.levels
     }
 
-    /// What each class asks of the recovery.
+    /// The recovery rules of each class.
     pub(super) fn rules(&self) -> Vec<Rules> {
         self.all.iter().map(|class| class.rules).collect()
     }
@@ -179,7 +180,7 @@ impl Classes {
         self.all.iter().map(|class| class.rules.most_retries()).max().unwrap_or(0)
     }
 
-    /// The class of a packet: the first that matches, else the default one.
+    /// The class of a packet: the first that matches, otherwise the default class.
     pub(super) fn choose(&self, packet: &Packet) -> Choice {
         let default = Choice { class: 0, is_auto: false };
         if self.matches.is_empty() {
@@ -190,20 +191,20 @@ impl Classes {
     }
 }
 
-/// Whose turn it is among the classes of one radio: the highest priority is served first until
-/// all that stand above the lowest have had so much more air than it; from then on all priorities
-/// take turns, so that nobody starves.
+/// Decides among the priorities of one radio. The highest priority is served first until all
+/// priorities above the lowest have together had this much more air time than the lowest. From then
+/// on all priorities take turns, so that none starves.
 #[derive(Debug)]
 pub(super) struct Precedence {
     levels: usize,
     turn: usize,
-    /// Air time that the others have had more than the lowest priority, and most of it.
+    /// How much more air time the others have had than the lowest priority, and the limit.
     ahead: Duration,
     most: Duration,
 }
 
 impl Precedence {
-    /// For so many levels; `slot` is the length of a send slot.
+    /// For `levels` priorities; `slot` is the length of a send slot.
     pub(super) fn new(levels: usize, slot: Duration) -> Self {
         Self { levels, turn: 0, ahead: Duration::ZERO, most: slot / 2 }
     }
@@ -215,38 +216,38 @@ impl Precedence {
         (0..levels).map(move |step| (first + step) % levels)
     }
 
-    /// The levels that go before the lowest now.
+    /// The levels that are served before the lowest one now.
     pub(super) fn favoured(&self) -> impl Iterator<Item = usize> + use<> {
         let lowest = self.levels - 1;
         self.order().take_while(move |level| *level != lowest)
     }
 
-    /// A frame of a level goes out.
+    /// A frame of a level is sent.
     pub(super) fn on_frame(&mut self, level: usize, air: Duration) {
         let is_lowest = level + 1 == self.levels;
         self.ahead = match is_lowest {
             true => self.ahead.saturating_sub(air),
-            // Beyond `most`, so that what goes over it is made up for, but not without end.
+            // It may exceed `most`, so that the lowest level is compensated, but not without limit.
             false => (self.ahead + air).min(self.most * 2),
         };
         self.turn = (level + 1) % self.levels;
     }
 }
 
-/// Time over which the packets of a flow are looked at.
+/// Time over which the packets of a flow are observed.
 const HABIT_TIME: Duration = Duration::from_secs(1);
-/// Packets that are at least so long on average fill frames, in bytes.
+/// Packets of at least this mean length fill frames, in bytes.
 const FULL_BYTES: u32 = 1_000;
-/// Packets that are at most so long on average are small, in bytes.
+/// Packets of at most this mean length are small, in bytes.
 const SMALL_BYTES: u32 = 500;
-/// Full packets of one second that show a bulk flow.
+/// This many full packets within `HABIT_TIME` show a bulk flow.
 const FULL_PACKETS: u32 = 10;
-/// More packets a second than this are no low rate, and fewer than half of it are one.
+/// More packets per second than this make a bulk flow; at most half of it is a low rate.
 const HIGH_RATE: u32 = 400;
 
-/// What a flow does, for a class that chooses by itself. A flow is interactive until many or full
-/// packets come within a second; it becomes so again after a second with few small ones. Between
-/// the two it stays what it is.
+/// The behaviour of a flow, for an `auto` class. A flow is interactive until many or full packets
+/// come within a second. It becomes interactive again after a second with small packets at a low
+/// rate. Between the two it stays what it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Habit {
     since: Instant,
@@ -256,7 +257,7 @@ pub(super) struct Habit {
 }
 
 impl Habit {
-    /// Takes a packet of `bytes` bytes; whether the flow is a bulk flow.
+    /// Counts a packet of `bytes` bytes. Returns whether the flow is a bulk flow.
     pub(super) fn on_packet(&mut self, now: Instant, bytes: usize) -> bool {
         if now.since(self.since) >= HABIT_TIME {
             let is_small = self.bytes <= SMALL_BYTES * self.packets;
@@ -309,7 +310,8 @@ mod tests {
         assert_eq!(classes.get(4).rules.retries, config.retries);
     }
 
-    /// What goes out of `frames` frames of a millisecond, if these levels always have something.
+    /// The levels of `frames` frames of 1 ms, if the levels in `busy` always have something to
+    /// send.
     fn serves(precedence: &mut Precedence, busy: &[usize], frames: usize) -> Vec<usize> {
         let next = |_| {
             let mut order = precedence.order();
@@ -326,7 +328,7 @@ mod tests {
         let served = serves(&mut precedence, &[0, 1], 30);
         assert_eq!(served[..10], [0; 10]);
         assert_eq!(served[10..].iter().filter(|level| **level == 1).count(), 10);
-        // Whoever has been silent while the others had the air is served at once.
+        // A level that was silent while others had the air is served at once.
         serves(&mut precedence, &[1], 5);
         assert_eq!(serves(&mut precedence, &[0, 1], 5), [0; 5]);
     }
@@ -354,7 +356,7 @@ mod tests {
         let again: Vec<bool> =
             typing.map(|(ms, bytes)| habit.on_packet(at(5_000 + ms), bytes)).collect();
         assert!(again[0] && again[19] && !again[20] && !again[59], "after one second");
-        // Neither small nor full, at a middling rate: it stays what it is.
+        // Neither small nor full, at a medium rate: the flow stays what it is.
         assert!((0..900).all(|n| !habit.on_packet(at(9_000 + n * 4), 700)));
         let mut bulk = Habit { is_bulk: true, ..habit };
         assert!((0..900).all(|n| bulk.on_packet(at(9_000 + n * 4), 700)));

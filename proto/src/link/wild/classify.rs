@@ -1,4 +1,4 @@
-//! What a file says of a class of flows, and which packets it takes.
+//! The configuration of a class of flows, and which packets it selects.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,24 +11,24 @@ use super::config::{InOrder, Recovery, Retries};
 use crate::base::{EtherType, Packet};
 use crate::wire::ip;
 
-/// A class of flows with values of its own. A flow belongs to the first class that it matches; of
-/// `dscp`, `port` and `address` all that are given must match. What no class takes has the values
-/// of the link.
+/// A class of flows with values of its own. A flow belongs to the first class that it matches: all
+/// of `dscp`, `port` and `address` that are given must match. Flows that no class selects have the
+/// values of the link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClassConfig {
-    /// Name, for the status.
+    /// Name, as the status shows it.
     pub name: String,
     /// Differentiated services code point of the IP header, 0 to 63.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dscp: Option<u8>,
-    /// Port of TCP or UDP at either end.
+    /// Port of TCP or UDP, at either end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Address at either end, or a range of them such as `10.66.0.0/24`.
+    /// Address at either end, or a range of addresses such as `10.66.0.0/24`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<AddressRange>,
-    /// The need that it serves, from which all values follow that are not given.
+    /// The need that the class serves. It sets all the following values that are not given.
     #[serde(default)]
     pub preset: Preset,
     /// Most retransmissions of a packet, or `auto`.
@@ -37,17 +37,17 @@ pub struct ClassConfig {
     /// Whether packets wait for earlier ones of their flow at the receiver: `flow` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_order: Option<InOrder>,
-    /// When erasure coding is used beside retransmission.
+    /// When erasure coding is used, besides retransmission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
-    /// Loss that remains after recovery, 0 to 1.
+    /// Loss that may remain after recovery, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_loss: Option<f64>,
-    /// Packets that one flow may have waiting.
+    /// Packets of one flow that may wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<usize>,
-    /// Classes with more of it are served first, until they have had half a slot more than the
-    /// lowest; that of the link is 0.
+    /// Classes with a higher priority are served first, until they have had half a slot of air time
+    /// more than the lowest one; then all take turns. The default class has priority 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
 }
@@ -59,17 +59,17 @@ pub enum Preset {
     /// The values of the link.
     #[default]
     Bulk,
-    /// Retransmission until 0.1% is lost; priority 1.
+    /// Retransmission until at most 0.1% is lost; priority 1.
     Interactive,
-    /// Retries until the link's target loss is left, as many as 150 ms allow at most; no order, a
-    /// queue of 8 packets that drops the oldest; priority 2.
+    /// Retransmission until at most the link's target loss is left, as far as 150 ms permit; no
+    /// order; a queue of 8 packets that drops the oldest one; priority 2.
     Realtime,
-    /// `interactive` or `bulk`, by the sizes and the rate of the packets of each flow.
+    /// `interactive` or `bulk`, according to the size and rate of each flow's packets.
     Auto,
 }
 
 impl Preset {
-    /// The name, as files write it.
+    /// The name, as in configuration files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bulk => "bulk",
@@ -81,7 +81,7 @@ impl Preset {
 }
 
 impl ClassConfig {
-    /// Whether it takes a packet.
+    /// Whether the class selects a packet.
     pub(super) fn takes(&self, packet: &Packet) -> bool {
         if !matches!(packet.protocol, EtherType::IPV4 | EtherType::IPV6) {
             return false;
@@ -97,7 +97,7 @@ impl ClassConfig {
             })
     }
 
-    /// Whether it takes every packet that `other` takes.
+    /// Whether it selects every packet that `other` selects.
     pub fn covers(&self, other: &Self) -> bool {
         let within = |range: AddressRange| other.address.is_some_and(|other| range.covers(other));
         self.dscp.is_none_or(|dscp| other.dscp == Some(dscp))
@@ -105,7 +105,7 @@ impl ClassConfig {
             && self.address.is_none_or(within)
     }
 
-    /// What it matches, for people.
+    /// What it matches, as text for people.
     pub fn describe_match(&self) -> String {
         let parts = [
             self.dscp.map(|dscp| format!("DSCP {dscp}")),
@@ -117,7 +117,8 @@ impl ClassConfig {
     }
 }
 
-/// An IP address, or all that share its first bits; written as `10.66.0.3` or `10.66.0.0/24`.
+/// An IP address, or all addresses that share its first bits; written as `10.66.0.3` or
+/// `10.66.0.0/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
     address: IpAddr,
@@ -125,7 +126,7 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Whether an address is one of them.
+    /// Whether an address is in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         let differs = match (self.address, address) {
             (IpAddr::V4(ours), IpAddr::V4(other)) => {
@@ -137,7 +138,7 @@ impl AddressRange {
         differs.leading_zeros() >= u32::from(self.bits)
     }
 
-    /// Whether all of `other` are among them.
+    /// Whether all addresses of `other` are in the range.
     fn covers(&self, other: Self) -> bool {
         self.bits <= other.bits && self.contains(other.address)
     }

@@ -1,28 +1,28 @@
-//! The clock of a radio against that of its node: what to do when the two come apart.
+//! Relates the clock of a radio to that of its node, and handles jumps of the radio's clock.
 
 use crate::base::{Duration, Instant};
 
-/// A frame is told so long after its end at most, and not before its start; else its timestamp is
-/// of another clock.
+/// A frame is reported at most this long after its end, and never before its start. A timestamp
+/// that contradicts this is of another clock.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Timestamps may be ahead by so much, in nanoseconds.
+/// Timestamps may be ahead of the node's clock by this much, in nanoseconds.
 const AHEAD: i64 = 1_000_000;
 
-/// Puts the timestamps of one radio on the clock of the node.
+/// Converts the timestamps of one radio to the clock of the node.
 ///
-/// The device does so too, where there is one; this is for clocks that jump.
+/// Where there is a device, it already does so; this is for clocks that jump.
 #[derive(Debug, Default)]
 pub(super) struct RadioClock {
-    /// What is added to timestamps, in nanoseconds.
+    /// Added to timestamps, in nanoseconds.
     offset: i64,
-    /// Since when timestamps have been impossible.
+    /// Since when all timestamps have been impossible.
     wrong_since: Option<Instant>,
 }
 
 impl RadioClock {
-    /// The start of a frame of `air` of air time that is told now, on the node's clock; nothing if
-    /// its timestamp is impossible. After `patience` with impossible ones only, the radio's
-    /// clock has jumped, and counts from where it is.
+    /// When a frame that is reported now, with `air` of air time, began on the node's clock; none
+    /// if its timestamp is impossible. After `patience` with nothing but impossible timestamps the
+    /// radio's clock is taken to have jumped, and the offset is set anew.
     pub(super) fn started(
         &mut self,
         now: Instant,

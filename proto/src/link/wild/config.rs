@@ -11,72 +11,73 @@ use crate::wire::wild::{HEADER_BYTES, MAX_ACK_BITS};
 
 /// Smallest default window, in packets.
 const SMALLEST_WINDOW: usize = 128;
-/// IP packets that the window is counted in, in bytes: voice.
+/// Packet length by which the default window is computed, in bytes: packets of voice.
 const SMALL_PACKET_BYTES: usize = 100;
-/// The shortest slot over the usual one, if nothing is said of it.
+/// Default of the shortest slot, as a fraction of the usual one.
 const USUAL_LEAST: f64 = 0.2;
 
-/// Whether the slots of a node may have lengths of their own.
+/// Whether the lengths of a node's slots may vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lengths {
-    /// None: it is in a row, or has no slots.
+    /// They do not: the node is in a row, or has no slots.
     Equal,
-    /// Each side of a pair of nodes says how long its own slot is.
+    /// Each of two nodes decides how long its own slot is.
     Pair,
-    /// The middle of a star splits cycles, which are always equally long.
+    /// The middle of a star divides each cycle between both sides; all cycles are equally long.
     Star,
 }
 
-/// Settings of `link/wild`.
+/// Configuration of `link/wild`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WildConfig {
     /// Length of the send slot of a node that has enough to send, in milliseconds.
     pub slot_ms: f64,
-    /// The shortest send slot of a node that has little to send, in milliseconds; without it a
-    /// fifth of `slot_ms`, or what a packet takes, or twice the way there and back, if that is
-    /// more; over `udp` devices, whose way nobody knows, `slot_ms`. If it is `slot_ms`, all slots
-    /// are equally long, and so they are where a node has several radios on a channel.
+    /// Shortest send slot of a node that has little to send, in milliseconds. Default: the largest
+    /// of a fifth of `slot_ms`, the time of a packet, and twice the round-trip propagation delay,
+    /// but at most `slot_ms`. Over `udp` devices, whose delay is unknown, the default is `slot_ms`.
+    /// If this equals `slot_ms`, all slots are equally long; they also are where a node has several
+    /// radios on a channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_least_ms: Option<f64>,
-    /// The longest send slot of a node whose neighbours have little to send, in milliseconds: it is
-    /// longer than `slot_ms` by what theirs are shorter. Without it it is `slot_ms` between two
-    /// nodes, and in a star what the shortest one leaves of a cycle.
+    /// Longest send slot of a node whose neighbours have little to send, in milliseconds. A slot
+    /// exceeds `slot_ms` at most by what the neighbours' slot is shorter. Default between two
+    /// nodes: `slot_ms`; in a star: what the shortest slot leaves of a cycle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_most_ms: Option<f64>,
-    /// Time at the start of each send slot in which nothing is sent, in milliseconds: it absorbs
-    /// late wake-ups and switching.
+    /// Time at the start of each send slot in which nothing is sent, in milliseconds. It absorbs
+    /// late wake-ups and the switch from receiving to sending.
     pub guard_ms: f64,
     /// Most retransmissions of a packet, or `auto`.
     pub retries: Retries,
-    /// Which packets wait for earlier ones at the receiver.
+    /// Which packets wait at the receiver until earlier ones have arrived.
     pub in_order: InOrder,
-    /// When erasure coding is used beside retransmission.
+    /// When erasure coding is used, besides retransmission.
     pub recovery: Recovery,
-    /// Loss that remains after recovery by coding, and by retries that are `auto`, 0 to 1. Coding
-    /// goes by the losses of the last ten slots: alone it leaves more of flows that send little.
+    /// Loss that may remain after coding, and after retries that are `auto`, 0 to 1. Coding adapts
+    /// to the losses of the last ten slots; without retransmission, flows that send little lose
+    /// more.
     pub target_loss: f64,
-    /// Most packets of a code block that carry data.
+    /// Most data packets in a code block.
     pub block_packets: u8,
-    /// Packets in flight to one neighbour; without it, four slots of packets of 100 bytes, at least
-    /// 128.
+    /// Packets in flight to one neighbour. Default: four slots of 100-byte packets, at least 128.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_packets: Option<u16>,
-    /// Packets that one flow may have waiting; without it, four slots of packets of 1,500 bytes,
-    /// and at least 64, but of TCP no more than eight such slots.
+    /// Packets of one flow that may wait. Default: four slots of 1,500-byte packets, at least 64
+    /// and at most 4,096; for TCP, also at most eight such slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_packets: Option<usize>,
-    /// Whether acknowledgements of TCP and short packets ride in the frames of other packets, where
-    /// there is place. Acknowledgements then go up when these come, before earlier ones that are
-    /// repeated.
+    /// Whether TCP acknowledgements and short packets may ride in the frames of other packets that
+    /// have space left. Acknowledgements that ride are passed on as soon as they arrive, even if
+    /// earlier ones are still being repeated.
     pub acks_ride: bool,
-    /// Fills frames up to so many bytes behind the MAC header with packets and parts of packets,
-    /// for neighbours who can join them; without it a packet is a frame. 802.11 carries 2,304.
+    /// Fill frames up to this many bytes after the MAC header with packets and parts of packets,
+    /// for neighbours that can join the parts. 802.11 permits 2,304. Default: one packet per frame.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame_bytes: Option<u16>,
-    /// Time added to each frame's air time in the plan of a slot, in microseconds.
+    /// Time added to each frame's air time when a slot is planned, in microseconds.
     pub overhead_us: f64,
-    /// Classes of flows with values of their own; the first that matches counts.
+    /// Classes of flows with their own values; a flow belongs to the first class that matches.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class: Vec<ClassConfig>,
 }
@@ -109,13 +110,14 @@ impl WildConfig {
         Duration::from_secs_f64(self.slot_ms / 1e3)
     }
 
-    /// The same with the lengths of slots that are not given, for a node whose packets take up to
-    /// `on_air`, and whose farthest neighbour is a `way` away, if that is known.
+    /// This configuration with the slot lengths that are not set filled in, for a node whose
+    /// longest packet takes `on_air`, and whose farthest neighbour is a propagation delay of `way`
+    /// away, if that is known.
     pub fn with_lengths(&self, lengths: Lengths, on_air: Duration, way: Option<Duration>) -> Self {
         let slot_ms = self.slot_ms;
         let packet_ms = self.guard_ms + self.overhead_us / 1e3 + on_air.as_millis_f64();
         let way_ms = way.map_or(slot_ms, |way| Self::shortest_over(way).as_millis_f64());
-        // In tenths, as people write it.
+        // Rounded up to tenths of a millisecond, as people write it.
         let usual_ms = (slot_ms * USUAL_LEAST).max(packet_ms).max(way_ms);
         let usual_ms = (usual_ms * 10.0).ceil() / 10.0;
         let least_ms = self.slot_least_ms.unwrap_or(usual_ms.min(slot_ms));
@@ -127,31 +129,32 @@ impl WildConfig {
         Self { slot_least_ms: Some(least_ms), slot_most_ms: Some(most_ms), ..self.clone() }
     }
 
-    /// The shortest slot that others can follow who are a `way` away. Measured: a pair fails where
-    /// the way there and back takes two thirds of a slot, a relay near half of one.
+    /// The shortest slot that a neighbour at a propagation delay of `way` can follow. Measured: a
+    /// pair fails if the round trip takes two thirds of a slot, a relay if it takes about half.
     pub fn shortest_over(way: Duration) -> Duration {
         way * 4
     }
 
-    /// Length of the shortest slot; that of all if neither the scenario nor its plan gives one.
+    /// Length of the shortest slot; that of all slots if neither the scenario nor the plan sets
+    /// one.
     pub fn slot_least(&self) -> Duration {
         Duration::from_secs_f64(self.slot_least_ms.unwrap_or(self.slot_ms) / 1e3)
     }
 
-    /// Length of the longest slot; that of all if neither the scenario nor its plan gives one.
+    /// Length of the longest slot; that of all slots if neither the scenario nor the plan sets one.
     pub fn slot_most(&self) -> Duration {
         Duration::from_secs_f64(self.slot_most_ms.unwrap_or(self.slot_ms) / 1e3)
     }
 
-    /// Guard at the start of a send slot.
+    /// The guard at the start of a send slot.
     pub fn guard(&self) -> Duration {
         Duration::from_secs_f64(self.guard_ms / 1e3)
     }
 
-    /// IP packets of so many bytes that a radio sends in a slot of this length. What is added to
-    /// each frame in the plan is given back when it has gone: it counts once, at the end. Where
-    /// frames go many in a transmission the first goes by itself, and behind the last there is time
-    /// to ask for a block acknowledgement.
+    /// How many IP packets of `bytes` bytes a radio sends in a slot of this length. The time that
+    /// is added to each frame in the plan is returned when the frame has been sent, so it counts
+    /// only once, at the end of the slot. If the radio aggregates, the first frame goes by itself,
+    /// and time for a block acknowledgement request is kept after the last one.
     pub fn packets_a_slot(&self, radio: &RadioSpec, slot: Duration, bytes: usize) -> u64 {
         let overhead = Duration::from_secs_f64(self.overhead_us / 1e6);
         let (room, bytes) = (slot.saturating_sub(self.guard() + overhead), HEADER_BYTES + bytes);
@@ -159,14 +162,15 @@ impl WildConfig {
             return radio.frames_in(room, bytes);
         }
         let first = radio.unacknowledged(bytes);
-        // The answer to the last one is still on its way when the slot is over.
+        // The block acknowledgement of the last transmission may still be on its way at the end.
         let others =
             (room + radio.there_and_back()).saturating_sub(first + radio.block_ack_request());
         u64::from(room >= first) + radio.frames_in(others, bytes)
     }
 
-    /// Packets in flight to one neighbour: four slots of small ones unless it is set. Counted in
-    /// full ones, a flow of small packets would stand still while a lost one is repeated.
+    /// Packets in flight to one neighbour; by default four slots of small packets. If it were
+    /// computed from full packets, a flow of small packets would stand still while a lost one is
+    /// repeated.
     pub fn window(&self, radio: &RadioSpec) -> usize {
         let capacity = self.packets_a_slot(radio, self.slot(), SMALL_PACKET_BYTES) as usize;
         let window = self.window_packets.map_or((4 * capacity).max(SMALLEST_WINDOW), usize::from);
@@ -177,9 +181,9 @@ impl WildConfig {
 /// Most retransmissions of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retries {
-    /// So many.
+    /// This many.
     Fixed(u8),
-    /// As many as leave no more than the target of losses at the loss that is seen, at most 10.
+    /// As many as keep the loss that remains within the target at the measured loss, at most 10.
     Auto,
 }
 
@@ -240,36 +244,36 @@ impl JsonSchema for Retries {
     }
 }
 
-/// A number of retransmissions, or a word.
+/// A number of retransmissions, or `auto`.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "it stands for the forms in the schema")]
 enum RetriesForm {
-    /// So many.
+    /// This many.
     Fixed(u8),
     /// A word.
     Word(RetriesWord),
 }
 
-/// How retransmissions are set by themselves.
+/// How retransmissions are chosen automatically.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "lowercase")]
 #[allow(dead_code, reason = "it stands for the forms in the schema")]
 enum RetriesWord {
-    /// From the loss that is seen and the loss that may remain.
+    /// From the measured loss and the loss that may remain.
     Auto,
 }
 
-/// Which packets a receiver holds back until earlier ones have come.
+/// Which packets a receiver holds back until earlier ones have arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InOrder {
-    /// None.
+    /// None: packets are passed on as they arrive.
     None,
-    /// Those of the same flow.
+    /// Each packet waits for earlier packets of its flow.
     #[default]
     Flow,
-    /// All of the neighbour.
+    /// Each packet waits for all earlier packets of the neighbour.
     Link,
 }
 
@@ -277,13 +281,13 @@ pub enum InOrder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
-    /// Coding only: nothing is sent twice.
+    /// Coding only: no packet is sent twice.
     Fec,
     /// Retransmission only.
     Arq,
-    /// Retransmission, with coding in the first round while losses come in bursts.
+    /// Retransmission, and coding of first transmissions while losses come in bursts.
     #[default]
     BurstFec,
-    /// Retransmission, with coding on the retransmissions only.
+    /// Retransmission, and coding of the retransmissions only.
     FecOnRetransmit,
 }

@@ -1,4 +1,5 @@
-//! What happens once in a cycle: a send slot begins, silence is noticed, what waited too long goes.
+//! What happens once in a cycle: a send slot begins, silent neighbours are noticed, and packets
+//! that waited too long are dropped.
 
 use super::slots::{SILENT_CYCLES, STALE_CYCLES};
 use super::status::WildEvent;
@@ -38,7 +39,7 @@ impl Wild {
         self.on_cycle(cx, group);
     }
 
-    /// A send slot begins in which this node listens.
+    /// A send slot begins that this node spends listening.
     pub(super) fn on_slot_listened(&mut self, cx: &mut Cx<'_>, group: usize) {
         self.counters.slots_listened += 1;
         self.on_cycle(cx, group);
@@ -49,18 +50,19 @@ impl Wild {
         for index in 0..self.peers.len() {
             if self.peers[index].place.0 == group {
                 self.on_peer_cycle(cx, index);
-                // Who is heard and is not in step with us may not hear us.
+                // A neighbour that is heard but not in step with us may not hear us.
                 let peer = &self.peers[index];
                 is_missing |= !peer.is_up || self.is_silent(cx.now, peer, STALE_CYCLES);
             }
         }
-        // A station that has no other radio on the channel, and is not in step with the middle of
-        // its star, draws when it sends: the middle need not give up slots of its own to hear it.
+        // The middle of a star need not give up slots of its own to hear a station: a station that
+        // is not in step with the middle, and has no other radio on the channel, sends in random
+        // slots.
         let is_middle = self.sole_turn(group) == Some(Turn::Grants { splits: true });
         self.groups[group].slots.set_missing(is_missing && !is_middle);
     }
 
-    /// Once in a cycle for each neighbour: silence, and what waited too long.
+    /// Once in a cycle for each neighbour: checks for silence, and drops what waited too long.
     fn on_peer_cycle(&mut self, cx: &mut Cx<'_>, index: usize) {
         let is_gone = self.is_silent(cx.now, &self.peers[index], SILENT_CYCLES);
         let peer = &mut self.peers[index];

@@ -1,4 +1,4 @@
-//! Frames that come back from the radio: sent, late, or longer than it takes.
+//! Frames that come back from the radio: sent, late, or too long for it.
 
 use super::peer::Peer;
 use super::send::{Outstanding, What};
@@ -6,25 +6,25 @@ use super::{Wild, ack_bytes};
 use crate::base::{Cx, DropCause, Duration, FrameDone, FrameOutcome, PacketUp, Seq};
 use crate::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
 
-/// What is put together is never held shorter than this, so that it has room for a part.
+/// Lower bound of the longest frame that is assembled, so that it has room for a part.
 const LEAST_LONGEST: usize = 400;
 
 impl Wild {
-    /// The end of a frame of ours.
+    /// One of our frames has come back.
     pub(super) fn on_done(&mut self, cx: &mut Cx<'_>, done: FrameDone) {
-        // Frames come back nearly always in the order in which they were given down.
+        // Frames nearly always come back in the order in which they were given down.
         let found = self.outstanding.binary_search_by_key(&done.id, |frame| frame.id);
         let Some(frame) = found.ok().and_then(|at| self.outstanding.remove(at)) else {
             self.counters.unknown_done += 1;
             return;
         };
-        // A radio that draws its gaps is often done sooner than planned: that air is used. Where it
-        // takes longer, the deadline of the next frame tells.
+        // A radio with random gaps often finishes sooner than planned; that air time is used. If it
+        // takes longer, the deadline of the next frame shows it.
         let port = self.port_mut(frame.place);
         port.planned = port.planned.saturating_sub(frame.planned);
-        // A radio that reports before the frame can have been on air must not fill the slot twice.
+        // A radio that reports too early must not fill the slot twice.
         port.busy_until = port.busy_until.min((cx.now + port.planned).max(port.on_air_until));
-        // What the end of the slot kept from being repeated was on air all the same.
+        // A frame that was not repeated because its slot ended was on air nevertheless.
         let was_on_air = done.attempts > 0 || done.outcome.went_out();
         if let Some(index) = frame.peer.filter(|_| was_on_air) {
             let repeats = u64::from(done.attempts.saturating_sub(1));
@@ -59,8 +59,8 @@ impl Wild {
         seq.into_iter().for_each(|seq| sender.on_sent(seq, done.air_time));
     }
 
-    /// What may be put together for a neighbour so that the device takes it, repeated with the
-    /// longest acknowledgement as well.
+    /// Longest bundle for a neighbour that the device accepts even if it is repeated with the
+    /// longest acknowledgement.
     pub(super) fn longest_body(&self, index: usize) -> usize {
         let Peer { place, sender, .. } = &self.peers[index];
         let beside = HEADER_BYTES + ack_bytes(sender.limit()) + UNIT_HEAD_BYTES;
@@ -71,8 +71,8 @@ impl Wild {
         self.counters.frames_too_long += u64::from(is_too_long);
         self.counters.frames_late += u64::from(!is_too_long);
         if is_too_long {
-            // How much less would do is not known: what is put together from now on is an eighth
-            // shorter.
+            // How much shorter it should be is unknown: from now on, frames that are assembled are
+            // an eighth shorter.
             let port = self.port_mut(frame.place);
             port.longest = port.longest.min(frame.bytes - frame.bytes / 8).max(LEAST_LONGEST);
         }
@@ -98,7 +98,8 @@ impl Wild {
         }
     }
 
-    /// Drops the packet of a frame that the radio never takes: again and again it would come first.
+    /// Drops the packet of a frame that the radio never accepts: otherwise it would be sent first
+    /// again and again.
     fn give_up_too_long(&mut self, index: usize, seq: Seq) {
         let mut done = Vec::new();
         self.peers[index].sender.on_too_long(seq, &mut done);

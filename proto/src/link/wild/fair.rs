@@ -1,25 +1,26 @@
-//! Who is next of several that share the air: start-time fair queueing (Goyal, Vin and Cheng 1996).
+//! Decides who is next of several that share the air: start-time fair queueing (Goyal, Vin and
+//! Cheng 1996).
 //!
-//! Everyone who has something to send gets the same air time, however long its frames are. The
-//! neighbours of a radio are served so, and the flows to a neighbour: a call beside downloads waits
-//! for one frame, not for one of each.
+//! Everyone that has something to send gets the same air time, however long its frames are. The
+//! neighbours of a radio are served this way, and so are the flows to a neighbour: a call beside
+//! downloads waits for one frame, not for one frame of each download.
 
 use std::collections::VecDeque;
 
 use crate::base::Duration;
 
-/// Some that take turns, as indices; the first is the one whose turn it is.
+/// Several that take turns, as indices; the first one is next.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     places: VecDeque<Place>,
-    /// Virtual time: that of the last one served, when its turn began.
+    /// Virtual time: the start tag of the one served last.
     now: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
     who: usize,
-    /// Virtual time: the air that it has had.
+    /// Virtual time: the air time that it has been charged.
     had: Duration,
 }
 
@@ -32,7 +33,7 @@ impl Line {
         self.places.is_empty()
     }
 
-    /// Who is so many turns behind the first.
+    /// Who is `turn` places behind the first.
     pub(super) fn get(&self, turn: usize) -> Option<usize> {
         Some(self.places.get(turn)?.who)
     }
@@ -41,28 +42,28 @@ impl Line {
         self.places.iter().map(|place| &place.who)
     }
 
-    /// Somebody comes who `had` so much when it left. What was not used meanwhile is not made up
-    /// for.
+    /// Adds `who`, which had been charged `had` when it left. Air time that it did not use
+    /// meanwhile is not compensated.
     pub(super) fn join(&mut self, who: usize, had: Duration) {
         let had = had.max(self.now);
         let at = self.places.partition_point(|other| other.had <= had);
         self.places.insert(at, Place { who, had });
     }
 
-    /// The same, behind the one whose turn it is.
+    /// The same, but behind the one that is next.
     pub(super) fn join_behind_first(&mut self, who: usize, had: Duration) {
         let first = self.places.front().map_or(self.now, |first| first.had);
         self.join(who, had.max(first));
     }
 
-    /// Takes somebody out; who it is, and what it had.
+    /// Removes the one at `turn`; returns who it is and what it has been charged.
     pub(super) fn leave(&mut self, turn: usize) -> Option<(usize, Duration)> {
         self.places.remove(turn).map(|place| (place.who, place.had))
     }
 
-    /// Who is at `turn` is served, and has `air` of it. Of those before it, who is at `first` is
-    /// the first that has something to send, though nothing that would still have fitted: that is
-    /// made up for.
+    /// The one at `turn` is served and charged `air`. `first` is the first one before it that has
+    /// something to send, though nothing that would still have fitted: that is compensated, because
+    /// the virtual time does not advance beyond it.
     pub(super) fn serve(&mut self, turn: usize, air: Duration, first: usize) {
         let waited = self.places.get(first).map(|place| place.had);
         let Some((who, had)) = self.leave(turn) else { return };
@@ -71,14 +72,14 @@ impl Line {
         self.join(who, had + air);
     }
 
-    /// Who is at `turn` has some air besides: with the frame that was served last, be it its own or
-    /// that of another.
+    /// Charges the one at `turn` additional air time: for the frame that was served last, whether
+    /// that was its own or another's.
     pub(super) fn charge(&mut self, turn: usize, air: Duration) {
         let Some((who, had)) = self.leave(turn) else { return };
         self.join(who, had + air);
     }
 
-    /// Of what somebody was served, so much has not gone. Nobody who had as much comes before it.
+    /// Returns `air` to one whose frame was not sent. It comes before all others charged as much.
     pub(super) fn give_back(&mut self, who: usize, air: Duration) {
         let Some((who, had)) = self.turn_of(who).and_then(|turn| self.leave(turn)) else { return };
         let had = had.saturating_sub(air);
@@ -87,7 +88,7 @@ impl Line {
         self.places.insert(at, Place { who, had });
     }
 
-    /// How many turns somebody is behind the first.
+    /// How many places somebody is behind the first.
     pub(super) fn turn_of(&self, who: usize) -> Option<usize> {
         self.iter().position(|other| *other == who)
     }
@@ -107,8 +108,8 @@ mod tests {
         line
     }
 
-    /// Frames that each gets of `frames`, if those of `who` take so many milliseconds; nothing of
-    /// somebody who has nothing to send.
+    /// How many of `frames` frames each one gets, if its frames take `lengths` milliseconds; `None`
+    /// has nothing to send.
     fn shares(line: &mut Line, lengths: &[Option<u64>], frames: usize) -> Vec<usize> {
         let mut had = vec![0; lengths.len()];
         for _ in 0..frames {
@@ -133,7 +134,7 @@ mod tests {
         shares(&mut line, &[Some(1), Some(1), None], 200);
         assert_eq!(line.get(0), Some(2));
         assert_eq!(shares(&mut line, &[Some(1), Some(1), Some(1)], 30), [10, 10, 10]);
-        // One that left and comes back as well.
+        // The same for one that left and comes back.
         let (who, had) = line.leave(0).expect("somebody");
         let mut lengths = [Some(1); 3];
         lengths[who] = None;
@@ -168,7 +169,7 @@ mod tests {
     fn whose_frames_do_not_fit_in_the_end_is_made_up_for() {
         let (mut line, mut had) = (line(2), [0_i64; 2]);
         for frame in 0..1_000 {
-            // Every fifth place holds a short one only, which is that of the other.
+            // Every fifth place has room only for a short frame, which is the other's.
             let fits = |who: usize| frame % 5 > 0 || who == 1;
             let turn = (0..2).find(|turn| fits(line.get(*turn).expect("two"))).expect("one fits");
             let who = line.get(turn).expect("it is there");

@@ -1,18 +1,20 @@
-//! The turns that the middle of a star gives out.
+//! The turns that the middle of a star assigns to its stations.
 //!
-//! The start of a neighbour's slot is later by the way there and back for a far one than for a near
-//! one, so the turns of the near ones are moved on by the difference.
+//! A far station hears the middle later than a near one and is heard later, so its slot seems to
+//! begin later by the round-trip propagation delay. The turns of near stations are shifted by the
+//! difference.
 //!
-//! Half of the slot is for packets, whatever happens, and three quarters where frames go many in a
-//! transmission: where a shortest turn for each neighbour does not fit into the rest, they are
-//! served in rounds, those who have nothing waiting in one of four. Whoever is missing is asked by
-//! name, so that two who come at the same time do not meet: many at once while nobody is here, or
-//! while they are missing only since a short time; one at a time, and out of what nobody wants,
-//! once they seem to stay away.
+//! At least half of a slot is kept for packets, and three quarters where frames are aggregated. If
+//! the rest has no room for a shortest turn for each station, the stations are served in rounds;
+//! those with nothing waiting then have a turn about a quarter as often. Missing stations are
+//! invited by name, so that two that arrive at the same time do not collide: many at once while
+//! nobody is here or while they have been missing only for a short time; one at a time, and in air
+//! time that nobody wants, once they seem to stay away.
 //!
-//! Where slots may have other lengths, the middle splits each cycle between its own slot and that
-//! of its neighbours as well, by what waits on either side. A cycle stays as long as it is: the
-//! neighbours know their slot from the length of the middle's, which every frame tells.
+//! Where slot lengths may vary, the middle also divides each cycle between its own slot and that of
+//! the stations, according to what waits on either side. The length of a cycle stays the same: the
+//! stations derive the length of their slot from that of the middle's slot, which every frame
+//! tells.
 
 use std::cmp::Reverse;
 
@@ -25,115 +27,117 @@ use super::{Settings, Wild, ack_bytes};
 use crate::base::{Duration, Instant, RadioSpec};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, TurnEntry, Turns};
 
-/// Cycles for which turns are given out at once, where all are served in each round.
+/// Cycles for which turns are assigned at once, if each round serves all stations.
 const CYCLES: u64 = 4;
-/// One round in so many has a turn for somebody who is missing, whatever the others want.
+/// One round in this many has a turn for a missing station, whatever the others want.
 const GUESTS_OF: u32 = 2;
-/// Whoever was asked less often since it is missing may just be coming.
+/// A station that was invited less often than this since it is missing may just be arriving.
 const COMING: u32 = 8;
-/// Those are asked within one of so many parts of a slot, and all others one at a time.
+/// Together those are invited within one of this many parts of a slot; all others one at a time.
 const COMING_OF: u64 = 4;
-/// Whoever has packets waiting is served as if it had waited so many times as long.
+/// A station with packets waiting is served as if it had waited this many times as long.
 const BUSY_WEIGHT: u32 = 4;
-/// One turn in so many may be for neighbours whose packets go before those of others: they have one
-/// in each round.
+/// Up to one turn in this many is for stations whose packets have a higher priority: these have a
+/// turn in each round.
 const HURRIED_OF: usize = 2;
-/// Shortest turns for all may take one of so many parts of a slot; where frames go many in a
-/// transmission, one of as many as the second. The rest is for packets.
+/// The shortest turns of all stations may take one of this many parts of a slot, or one of
+/// `LEAST_TURNS_OF_MANY` where frames are aggregated. The rest is for packets.
 const LEAST_TURNS_OF: u64 = 2;
 const LEAST_TURNS_OF_MANY: u64 = 4;
-/// Where frames go many in a transmission, at most so many have turns for packets in a slot: each
-/// has a frame that goes by itself, and time behind its last transmission.
+/// Where frames are aggregated, about this many stations at most have turns for packets in a slot:
+/// each of them costs a frame that goes by itself, and time after its last transmission.
 const AT_ONCE: u64 = 6;
-/// Between two turns, for frames that are longer than planned.
+/// Gap between two turns, for frames that take longer than planned.
 const GAP: Duration = Duration::from_micros(60);
-/// By so much may the ways of a newcomer and of the others differ (90 km, there and back), and in
-/// one of so many invitations by so much (300 km), unless that is more than a quarter of a slot.
+/// By how much an invitation lets the round-trip delay of a newcomer differ from those of the
+/// others (90 km). One invitation in `FAR_OF` permits `FAR_SKEW` (300 km), or a quarter of a slot
+/// if that is less.
 const NEWCOMER_SKEW: Duration = Duration::from_micros(600);
 const FAR_OF: u32 = 4;
 const FAR_SKEW: Duration = Duration::from_millis(2);
-/// Payload of a frame by which a newcomer makes itself known.
+/// Payload of the frame by which a newcomer makes itself known, in bytes.
 const NEWCOMER_BYTES: usize = 200;
-/// How late its host may be with that: 99 of 100 wake up sooner on a machine that does little else.
-/// Turns for one frame have no other room for it.
+/// How late the newcomer's host may be with that frame: 99 of 100 wake-ups are earlier on a machine
+/// that does little else. A turn for one frame has no other reserve for it.
 const NEWCOMER_LATE: Duration = Duration::from_micros(250);
-/// Payload of an acknowledgement, unless the window is a wide one.
+/// Payload of an acknowledgement, unless the window is wide, in bytes.
 const ACK_BYTES: usize = 40;
 
-/// What the middle of a star gave out last.
+/// The turns that the middle of a star assigned last.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     given: Turns,
-    /// Who has turns, as indices.
+    /// The neighbours that have turns, as indices.
     holders: Vec<usize>,
-    /// How long this node's own slots are while that holds.
+    /// Length of this node's own slots while these turns are valid.
     pub(super) split: Option<Duration>,
     rounds: u32,
-    /// For how many cycles they were given out.
+    /// The number of cycles for which they were assigned.
     held: u8,
 }
 
-/// What the middle of a star knows of the turns of a neighbour.
+/// What the middle of a star knows about the turns of one neighbour.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Served {
     /// Round of its last turn.
     round: u32,
-    /// Round of its last turn with place for a packet, of those in which it wanted one.
+    /// Round of its last turn with room for a packet, counting rounds in which it wanted one.
     fed: u32,
-    /// Turns that it had since it was heard.
+    /// Turns that it has had since it was last heard.
     pub(super) unheard: u8,
-    /// How many times it was asked while it was missing.
+    /// How many times it was invited since it is missing.
     pub(super) asked: u32,
-    /// Frames with packets since turns were given out, and their air time.
+    /// Frames with packets that arrived from it since turns were last assigned, and their air time.
     frames: u64,
     used: Duration,
 }
 
 impl Served {
-    /// A frame with a packet came from it that took so long.
+    /// A frame with a packet arrived from the neighbour, which took `air`.
     pub(super) fn on_packet(&mut self, air: Duration) {
         self.frames += 1;
         self.used += air;
     }
 }
 
-/// What the neighbours of the middle of a star need of a cycle.
+/// What the neighbours of the middle of a star need in a cycle.
 struct Needs {
-    /// Those who get turns, in their order.
+    /// The neighbours that get turns, in the order of their turns.
     here: Vec<usize>,
-    /// How many there are.
+    /// The number of neighbours that are here, with or without a turn.
     all: usize,
-    /// Those who are missing; who was asked longest ago is the first.
+    /// The missing neighbours; the one that was invited longest ago is the first.
     away: Vec<usize>,
-    /// How many of them are asked, whatever the others want.
+    /// How many of them are invited, whatever the others want.
     guests: usize,
-    /// In so many rounds all are served.
+    /// The number of rounds in which all are served once.
     rounds: u64,
-    /// How much later than this node's slot ends that of the farthest begins, in nanoseconds, and
-    /// its way there and back. By so much less, the nearest's.
+    /// `latest` tells how much later than this node's slot ends the slot of the farthest neighbour
+    /// begins, in nanoseconds; `far` is the same, at least 0. For the nearest neighbour it is less
+    /// by `skew`.
     latest: i64,
     far: Duration,
     skew: Duration,
-    /// What each must have and could use of the slot.
+    /// What each of `here` must have and could use of the slot.
     claims: Vec<Claim>,
-    /// What each of those who are missing must have to make itself known.
+    /// The time that each of `away` needs to make itself known.
     invitations: Vec<Duration>,
 }
 
 impl Needs {
-    /// What is not for those who are here.
+    /// The part of a slot that is not for the neighbours that are here.
     fn fixed(&self, settings: &Settings, guests: usize) -> Duration {
-        // Where guests are nobody knows: the first may be nearer than all others.
+        // The distance of guests is unknown: the first may be nearer than all others.
         let far = if guests > 0 { self.far } else { Duration::ZERO };
         settings.guard + self.skew + far + self.invitations[..guests].iter().copied().sum()
     }
 
-    /// What all who are here could use.
+    /// The total that the neighbours that are here could use.
     fn asked(&self) -> Duration {
         self.claims.iter().map(|claim| claim.wanted.max(claim.least)).sum()
     }
 
-    /// How many of those who are missing are asked within `slot`.
+    /// How many of the missing neighbours are invited within `slot`.
     fn guests(&self, settings: &Settings, slot: Duration) -> usize {
         let spare = slot.saturating_sub(self.fixed(settings, 0) + self.far + self.asked());
         let spare = if self.here.is_empty() { spare } else { spare / 2 };
@@ -144,7 +148,7 @@ impl Needs {
     }
 }
 
-/// How many of these, one behind the other, take no more than such a time.
+/// How many of these invitations fit into `time`, one after the other.
 fn in_line(invitations: &[Duration], time: Duration) -> usize {
     let taken = invitations.iter().scan(Duration::ZERO, |taken, invitation| {
         *taken += *invitation;
@@ -154,10 +158,11 @@ fn in_line(invitations: &[Duration], time: Duration) -> usize {
 }
 
 impl Peer {
-    /// What it could fill of a turn: what it says in units of so long, with its acknowledgements
-    /// `beside`, or what it has used in each of so many cycles and half as much again, because what
-    /// comes varies. Who sends little in each of them has nothing waiting at the end of a turn, and
-    /// needs the next one nevertheless.
+    /// How much of a turn the neighbour could fill. This is the demand that it announces, in units
+    /// of `unit`, with its acknowledgements `beside`; or one and a half times the air time that it
+    /// used in each of the last `cycles` cycles, because traffic varies. A neighbour that sends
+    /// little in each cycle has nothing waiting at the end of a turn, but still needs the next
+    /// turn.
     fn wanted(&self, unit: Duration, beside: Duration, cycles: u64) -> Duration {
         let is_steady = self.served.frames >= cycles;
         let used = if is_steady { self.served.used * 3 / (2 * cycles) } else { Duration::ZERO };
@@ -168,16 +173,16 @@ impl Peer {
     }
 }
 
-/// The turn for a packet that the middle of a star gives to a radio: a full one fits, beside the
-/// acknowledgement of a window of so many.
+/// The turn for a packet that the middle of a star gives to a radio: it holds a full packet and the
+/// acknowledgement of a window of `window` packets.
 pub(super) fn packet_turn(spec: &RadioSpec, settings: &Settings, window: usize) -> Duration {
     let bytes = super::FULL_PACKET_BYTES + ACK_BYTES.max(ack_bytes(window));
     alone(spec, HEADER_BYTES + bytes) + settings.overhead
 }
 
-/// What a turn is to have beside the shares of its packets: acknowledgements ride where there are
-/// packets, and where frames go many in a transmission, the first of a turn goes before it, by
-/// itself. `packet` is a turn for one.
+/// The time that a turn needs besides the shares of its packets: acknowledgements ride where there
+/// are packets; and where frames are aggregated, the first frame of a turn goes by itself. `packet`
+/// is a turn for one packet.
 fn beside_packets(spec: &RadioSpec, overhead: Duration, packet: Duration) -> Duration {
     let full = spec.share(HEADER_BYTES + super::FULL_PACKET_BYTES) + overhead;
     let first = match spec.aggregates() {
@@ -188,7 +193,7 @@ fn beside_packets(spec: &RadioSpec, overhead: Duration, packet: Duration) -> Dur
 }
 
 impl Port {
-    /// What the beacon takes with which the middle of a star opens its slot, at most.
+    /// Longest air time of the beacon with which the middle of a star opens its slot.
     pub(super) fn opening(&self, settings: &Settings) -> Duration {
         let bytes = BEACON_BYTES + Turns::bytes(self.peers.len().min(Turns::MOST));
         self.to(Toward::All).unacknowledged(HEADER_BYTES + bytes) + settings.overhead
@@ -196,8 +201,8 @@ impl Port {
 }
 
 impl Wild {
-    /// Gives out turns anew, if the last ones are over. To be called at the start of a slot, before
-    /// its length is asked for.
+    /// Assigns new turns if the last ones have expired. To be called at the start of a slot, before
+    /// its length is determined.
     pub(super) fn give_turns(&mut self, now: Instant, place: (usize, usize)) {
         if !self.port(place).turns.turn.is_middle() {
             return;
@@ -249,7 +254,7 @@ impl Wild {
         }
     }
 
-    /// The turns that hold, for a beacon; empty where none are given.
+    /// The turns that are valid now, encoded for a beacon; empty if this node assigns none.
     pub(super) fn given_turns(&self, place: (usize, usize)) -> Vec<u8> {
         let turns = &self.port(place).turns;
         let mut out = Vec::new();
@@ -259,10 +264,10 @@ impl Wild {
         out
     }
 
-    /// Whether a neighbour has not been heard for so many cycles, in which it had a turn.
+    /// Whether a neighbour has not been heard for `cycles` cycles although it had turns in them.
     pub(super) fn is_silent(&self, now: Instant, peer: &Peer, cycles: u64) -> bool {
         let patience = self.settings.slot * 2 * cycles;
-        // The last of its turns may lie ahead.
+        // The last of its turns may still lie ahead.
         let had_turns = u64::from(peer.served.unheard) > cycles;
         let was_asked = had_turns || !self.port(peer.place).turns.turn.is_middle();
         was_asked && peer.heard.is_none_or(|heard| now.since(heard) > patience)
@@ -274,8 +279,8 @@ impl Wild {
         let round = port.turns.grants.rounds.wrapping_add(1);
         let peer = |index: &usize| &self.peers[*index];
         let (mut here, away) = self.by_waiting(port, round);
-        // Below zero too: stamps of nodes that count a gap which the first frame of a slot does not
-        // wait for have its slot seem sooner by as much.
+        // Lags may be negative: a node may count a gap in its stamp for which the first frame of a
+        // slot does not wait, so that its slot seems to begin earlier by that gap.
         let lags = here.iter().map(|index| peer(index).lag.unwrap_or(0));
         let (near, far) = (lags.clone().min().unwrap_or(0), lags.max().unwrap_or(0));
         let skew = Duration::from_nanos(far.abs_diff(near));
@@ -320,7 +325,8 @@ impl Wild {
         }
     }
 
-    /// What a neighbour could use of a slot with so much room, with a window of so many packets.
+    /// What a neighbour could use of a slot with `room` for turns. `window` is the widest window of
+    /// all neighbours, in packets.
     fn claim(&self, index: usize, room: Duration, window: usize) -> Claim {
         let Settings { slot, overhead, frame_bytes, .. } = self.settings;
         let peer = &self.peers[index];
@@ -338,7 +344,8 @@ impl Wild {
         }
     }
 
-    /// Who is here, and who is missing; those who have waited longest are the first.
+    /// The neighbours that are here, and the missing ones; those that have waited longest come
+    /// first.
     fn by_waiting(&self, port: &Port, round: u32) -> (Vec<usize>, Vec<usize>) {
         let peer = |index: &usize| &self.peers[*index];
         let waited = |index: &usize| {
@@ -354,7 +361,8 @@ impl Wild {
         (here, away)
     }
 
-    /// Leaves as many of those who are here, the longest waiting first, as there are places.
+    /// Keeps as many of the neighbours that are here as there are places, the longest waiting
+    /// first.
     fn take_places(&self, here: &mut Vec<usize>, places: usize, round: u32) {
         let peer = |index: &usize| &self.peers[*index];
         let hurries = here.iter().copied().filter(|index| peer(index).hurries);
@@ -362,31 +370,31 @@ impl Wild {
         let is_hurried = |index: &usize| hurried.contains(index);
         here.sort_by_key(|index| !is_hurried(index));
         here.truncate(places);
-        // Where not all can have a packet, who had one longest ago is the first.
+        // If not all can have a packet, the one whose last packet was longest ago comes first.
         here.sort_by_key(|index| {
             (!is_hurried(index), peer(index).served.fed, self.turned(*index, round))
         });
     }
 
-    /// A place in line of those who waited as long: another one is the first each time.
+    /// Order among neighbours that have waited equally long: a different one is first each time.
     fn turned(&self, index: usize, round: u32) -> usize {
         (index + round as usize) % self.peers.len()
     }
 
-    /// What a neighbour must have of a slot.
+    /// The shortest turn that a neighbour may have.
     fn least_turn(&self, index: usize) -> Duration {
         let (spec, bytes) = (self.radio_of(&self.peers[index]), HEADER_BYTES + ACK_BYTES);
         (spec.unacknowledged(bytes) + self.settings.overhead) * 2 + GAP
     }
 
-    /// What somebody who is missing needs to make itself known.
+    /// The time that a missing neighbour needs to make itself known.
     fn invitation(&self, index: usize) -> Duration {
         let spec = self.radio_of(&self.peers[index]);
         let frame = spec.unacknowledged(HEADER_BYTES + NEWCOMER_BYTES);
         frame + self.settings.overhead + NEWCOMER_LATE
     }
 
-    /// By how much the way of somebody who is missing may differ in its next turn.
+    /// By how much the round-trip delay of a missing neighbour may differ in its next turn.
     fn newcomer_skew(&self, index: usize) -> Duration {
         match self.peers[index].served.asked.wrapping_add(1).is_multiple_of(FAR_OF) {
             true => FAR_SKEW.min(self.settings.slot / 4).max(NEWCOMER_SKEW),
@@ -394,8 +402,8 @@ impl Wild {
         }
     }
 
-    /// How long the slots of the middle of a star are to be: each side has as much of a cycle as it
-    /// can fill, and half of it where both can fill more.
+    /// Length of the middle's own slots. Each side has as much of a cycle as it can fill, or half
+    /// of it if both could fill more.
     fn split(&self, now: Instant, place: (usize, usize), needs: &Needs) -> Duration {
         let Settings { slot, least, most, .. } = self.settings;
         let is_free = self.sole_turn(place.0) == Some(Turn::Grants { splits: true });
@@ -427,7 +435,8 @@ impl Wild {
         split.clamp(shortest(least), cycle - shortest(least.max(bare)))
     }
 
-    /// The turns within `slot` of those who are here, with their shares, and of so many guests.
+    /// The turns within `slot`: those of the neighbours that are here, with their `shares`, then
+    /// those of `guests` invited neighbours.
     fn turns(
         &self,
         needs: &Needs,
@@ -445,18 +454,18 @@ impl Wild {
             entries.push(TurnEntry { node, from: fraction(from), length: fraction(length) });
         };
         for (index, share) in needs.here.iter().zip(shares) {
-            // How far it is, is not known yet: as near as any, its start meets nobody's end, and
-            // the stamp in it tells.
+            // A neighbour whose distance is unknown yet counts as the nearest one: its turn then
+            // starts after everybody's end, and the stamp in it tells the distance.
             let nearest = needs.latest - needs.skew.as_nanos() as i64;
             let lag = self.peers[*index].lag.unwrap_or(nearest);
             let sooner = Duration::from_nanos(needs.latest.abs_diff(lag));
             add(index, from + sooner, share.saturating_sub(GAP));
             from += *share;
         }
-        // The others arrive as much later.
+        // Frames of guests may arrive this much later.
         from += needs.far;
         for (index, invitation) in needs.away[..guests].iter().zip(&needs.invitations) {
-            // How far it is, nobody knows: it may come late by its way there and back.
+            // The distance of a guest is unknown: it may be late by its round-trip delay.
             add(index, from, invitation.saturating_sub(self.newcomer_skew(*index)));
             from += *invitation;
         }

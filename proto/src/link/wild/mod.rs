@@ -1,14 +1,15 @@
 //! WiLDNet's link: time slots, bulk acknowledgement, adaptive erasure coding (`wildnet.md`).
 //!
-//! `slots` decides when a radio may send, one schedule for all radios of a channel;
-//! `turns` divides a slot among those who share one radio; `sender` and `receiver` keep the window
-//! of each neighbour; `recovery` decides how much is coded. Here they are joined: `send` chooses
-//! the next frame and `packets` what is in it, `receive` takes frames apart.
+//! `slots` decides when a radio may send, with one schedule for all radios of a channel. `turns`
+//! divides a slot among the neighbours that share one radio. `sender` and `receiver` keep the
+//! window of each neighbour, and `recovery` decides how much is coded. This module joins them:
+//! `send` chooses the next frame, `packets` chooses its content, and `receive` evaluates the frames
+//! that arrive.
 //!
-//! Three things follow from sans-IO. Frames are chosen only when the driver asks, so a stamp is as
-//! fresh as it can be; every frame has the end of its slot as its deadline, and comes back `Late`
-//! if the driver finds that it would pass it; and the stamp tells when the preamble of the frame
-//! is expected on air: the time of the call, and the mean gap that the radio leaves before it.
+//! Three things follow from sans-IO. Frames are chosen only when the driver asks, so that a stamp
+//! is as fresh as possible. The deadline of every frame is the end of its slot, and the driver
+//! returns the frame as `Late` if it would pass that. The stamp says when the frame's preamble is
+//! expected on air: the time of the call plus the mean gap that the radio leaves before the frame.
 
 mod beacon;
 mod class;
@@ -60,23 +61,25 @@ use crate::link::AirTimes;
 use crate::link::copies::Copies;
 use crate::wire::wild::HEADER_BYTES;
 
-/// Lanes of a node, over all neighbours, and least of one of them.
+/// Lanes (queues of flows) of a node, shared out among its neighbours; each neighbour has at least
+/// `LEAST_LANES`.
 const LANES: usize = 1_024;
 const LEAST_LANES: usize = 64;
 /// Longest IP packet, in bytes.
 const FULL_PACKET_BYTES: usize = 1_500;
-/// Bounds of the queue of a flow where its length is not set.
+/// Bounds of a flow's queue, in packets, where the configuration does not set its length.
 const SHORTEST_QUEUE: usize = 64;
 const LONGEST_QUEUE: usize = 4_096;
-/// Slots of full packets that one of TCP has at most, if that is less: TCP fills what there is, and
-/// at low rates 64 packets are seconds of a row of nodes.
+/// A TCP flow's queue holds at most this many slots of full packets: TCP fills any queue, and at
+/// low rates 64 packets take seconds to cross a row of nodes.
 const TCP_QUEUE_SLOTS: usize = 8;
-/// What has waited for so long is dropped where the neighbour is gone; for twice as long at most.
+/// A packet for a neighbour that is gone is dropped once it has waited this long, at the latest
+/// after twice this time.
 const GONE_AGE: Duration = Duration::from_secs(2);
-/// What TCP has sent is dropped as well where the neighbour is gone for longer than this: none of
-/// it is too old for it, but some connections are not there any more.
+/// TCP packets are dropped as well once the neighbour has been gone for longer than this: TCP can
+/// still use old segments, but some of the connections no longer exist.
 const TCP_GONE_AGE: Duration = Duration::from_secs(60);
-/// Most bytes of an acknowledgement besides its bits.
+/// Most bytes of an acknowledgement besides its bitmap.
 const ACK_BYTES: usize = 10;
 
 /// The link at one node.
@@ -93,7 +96,7 @@ pub struct Wild {
     ids: UnitIds,
     seed: Seed,
     node: NodeId,
-    /// Drawn with the first call, so that it differs after a restart.
+    /// Drawn at the first call, so that it differs after a restart.
     incarnation: Option<u8>,
     timeout: Instant,
     air: AirTimes,
@@ -101,7 +104,7 @@ pub struct Wild {
     drops: BTreeMap<DropCause, u64>,
 }
 
-/// The settings in the units that the link works with.
+/// The configuration, converted to the types that the link works with.
 #[derive(Clone, Debug)]
 struct Settings {
     slot: Duration,
@@ -132,8 +135,8 @@ impl Settings {
         }
     }
 
-    /// How long a receiver waits for a gap: twice what all rounds of the sender take, because a
-    /// round whose acknowledgement is lost takes another cycle.
+    /// How long a receiver waits for a gap to be filled: twice the time of all the sender's
+    /// attempts, because an attempt whose acknowledgement is lost takes another cycle.
     fn patience(&self) -> Duration {
         self.slot * 4 * (u64::from(self.classes.most_retries()) + 1)
     }
@@ -148,9 +151,9 @@ struct Group {
 }
 
 impl Wild {
-    /// The link at `node` with its radios, to its neighbours.
+    /// The link at `node` with its radios and its neighbours.
     ///
-    /// Panics if a neighbour is on a radio that the node has not.
+    /// Panics if a neighbour is assigned to a radio that the node does not have.
     pub fn build(
         config: &WildConfig,
         node: NodeId,
@@ -198,8 +201,8 @@ impl Wild {
         }
     }
 
-    /// Draws what tells this incarnation from earlier ones: from the time of the first call,
-    /// because a node that restarts has the same seed.
+    /// The number that tells this incarnation of the node from earlier ones. It is drawn from the
+    /// time of the first call, because a node that restarts has the same seed.
     fn incarnation(&mut self, now: Instant) -> u8 {
         if let Some(incarnation) = self.incarnation {
             return incarnation;
@@ -218,7 +221,7 @@ impl Wild {
         self.peers.iter().position(|peer| peer.spec.node == node)
     }
 
-    /// Lets the schedules go on up to now.
+    /// Advances the schedules to the present.
     fn advance(&mut self, cx: &mut Cx<'_>) {
         if cx.now < self.timeout {
             return;
@@ -251,13 +254,14 @@ impl Wild {
         }
     }
 
-    /// Tells of packets that have ended.
+    /// Reports packets that have ended to the layer above.
     fn end(&mut self, done: Vec<PacketDone>) {
         let ended = self.ended(done);
         self.up.extend(ended.into_iter().map(PacketUp::Done));
     }
 
-    /// The packets that have ended with those that were numbered.
+    /// All packets that end together with these numbered ones: their riders, the packets that were
+    /// spread over bundles, and broadcasts whose last copy has ended.
     fn ended(&mut self, mut done: Vec<PacketDone>) -> Vec<PacketDone> {
         for index in 0..done.len() {
             done.extend(self.riders.end(&done[index]));
@@ -268,23 +272,23 @@ impl Wild {
         ended
     }
 
-    /// The neighbours of a radio that can be sent to.
+    /// The neighbours of a radio that are up.
     fn all_by(&self, radio: RadioId) -> impl Iterator<Item = &Peer> {
         self.peers.iter().filter(move |peer| peer.spec.radio == radio && peer.is_up)
     }
 
-    /// Drops the copies of broadcasts that wait for a neighbour which is gone: when it is back they
-    /// are of no use, and until then they would leave no room for others.
+    /// Drops the copies of broadcasts that wait for a neighbour that is gone: they would be useless
+    /// when it is back, and until then they would take the room of other packets.
     fn drop_copies(&mut self, index: usize) {
         let copies = &self.copies;
         let gone = self.peers[index].queue.remove_all(|packet| copies.is_one(packet.id));
         gone.into_iter().for_each(|packet| self.count_drop(packet, DropCause::NoRoute));
     }
 
-    /// Drops what has waited too long for a neighbour that is gone: when it is back it wants what
-    /// is new, and a call or a picture of long ago would come before that. What is under way stays,
-    /// and what TCP has sent a while longer: it goes on at once with it, where its own timer may be
-    /// as long as the outage.
+    /// Drops what has waited too long for a neighbour that is gone: when it is back it needs recent
+    /// packets, and those of an old call or video would be sent first. Packets that were already
+    /// sent once stay. TCP packets stay longer: with them TCP continues at once, whereas its own
+    /// retransmission timer may be as long as the outage.
     fn expire(&mut self, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         if peer.is_up {
@@ -304,8 +308,8 @@ impl Wild {
         }
     }
 
-    /// Says how frames go to and from neighbours that are not sent to as this node's radio would,
-    /// before anything is sent.
+    /// Sets how frames travel to and from neighbours for which this node's own radio settings do
+    /// not apply. To be called before anything is sent.
     pub fn set_ways(&mut self, config: &WildConfig, ways: &[Way]) {
         for Way { peer: spec, there, back } in ways {
             let found = self.peers.iter().position(|peer| peer.spec == *spec);
@@ -317,8 +321,8 @@ impl Wild {
         }
     }
 
-    /// What a frame with so many bytes of packets needs, beside the longest acknowledgement, of a
-    /// slot or turn in which nothing else is sent.
+    /// Air time that a frame with `bytes` bytes of packets needs in a slot or turn in which nothing
+    /// else is sent, if it also carries the longest acknowledgement.
     fn air_beside_ack(&self, index: usize, bytes: usize) -> Duration {
         let peer = &self.peers[index];
         let ack = ack_bytes(peer.sender.limit());
@@ -326,8 +330,8 @@ impl Wild {
         alone(spec, HEADER_BYTES + ack + bytes) + self.settings.overhead
     }
 
-    /// Whether a packet of so many bytes fits into whatever slot or turn is there for a packet: it
-    /// may have to be repeated in a shorter one than it was sent in.
+    /// Whether a packet of `bytes` bytes fits into every slot or turn that is meant for a packet:
+    /// it may have to be repeated in a shorter one than it was first sent in.
     fn fits_any_slot(&self, index: usize, bytes: usize) -> bool {
         let peer = &self.peers[index];
         let sure = self.port(peer.place).surest(&self.settings, peer.sender.limit());
@@ -335,12 +339,12 @@ impl Wild {
     }
 }
 
-/// Longest acknowledgement of a window of so many packets.
+/// Longest acknowledgement of a window of `window` packets, in bytes.
 fn ack_bytes(window: usize) -> usize {
     ACK_BYTES + window.div_ceil(8)
 }
 
-/// Most retransmissions that a packet allows; the link may be set to fewer.
+/// Most retransmissions that a packet itself allows; the configuration may allow fewer.
 fn retries_of(packet: &Packet) -> u8 {
     match (packet.options.ack, packet.options.attempts) {
         (AckPolicy::NoAck, _) => 0,
@@ -348,7 +352,7 @@ fn retries_of(packet: &Packet) -> u8 {
     }
 }
 
-/// One of so many neighbours, to which `radio` sends.
+/// A new neighbour, one of `all`, to which `radio` sends.
 fn new_peer(
     config: &WildConfig,
     settings: &Settings,
@@ -374,11 +378,11 @@ fn place(groups: &[Group], spec: &PeerSpec) -> (usize, usize) {
         .expect("a neighbour on a radio of this node")
 }
 
-/// Packets of a flow that may wait where nobody says so: four slots of full ones. A flow of TCP has
-/// those of two cycles under way and waits for repeats; with less it leaves slots of fast radios,
-/// and long ones, empty. Eight slots do for slow ones: over four nodes at 2 Mb/s TCP stood still
-/// for 5.4 s after its slow start with 64 packets, and 1.5 s with those of eight slots. What others
-/// send may be many short packets at once.
+/// Default length of a flow's queue, in packets: four slots of full packets. A TCP flow has two
+/// cycles of packets under way and waits for repetitions; with a shorter queue it leaves slots
+/// empty on fast radios and where slots are long. On slow radios eight slots suffice: over four
+/// nodes at 2 Mb/s, TCP stood still after its slow start for 5.4 s with 64 packets, and for 1.5 s
+/// with eight slots of packets. Other flows may send many short packets at once.
 fn queue(config: &WildConfig, radio: &RadioSpec) -> UsualQueue {
     let capacity = config.packets_a_slot(radio, config.slot_most(), FULL_PACKET_BYTES) as usize;
     let packets = (4 * capacity).clamp(SHORTEST_QUEUE, LONGEST_QUEUE);
@@ -403,8 +407,9 @@ impl Layer for Wild {
         self.up.pop_front()
     }
 
-    /// Free places in the queue of the flow, for broadcast in the fullest one; nothing for unknown
-    /// neighbours. A place of an older packet of the flow is free for what drops that.
+    /// Free places in the queue of the flow; for a broadcast, in the fullest queue of all
+    /// neighbours; none for unknown neighbours. For a packet that drops the oldest one, that place
+    /// counts as free.
     fn room(&self, lane: Lane) -> Room {
         let of = |peer: &Peer| peer.queue.room(lane.flow, lane.overflow);
         let units = match lane.to {

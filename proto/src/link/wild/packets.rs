@@ -1,4 +1,4 @@
-//! Which packet goes out, again or for the first time, and what is coded (`wildnet.md` 7.2, 12).
+//! Chooses which packet is sent, new or again, and what is coded (`wildnet.md` 7.2, 12).
 
 use bytes::Bytes;
 
@@ -12,26 +12,26 @@ use crate::base::{Duration, Frame, Instant, RoomBelow};
 use crate::link::code::Encoder;
 use crate::wire::wild::{Coded, HEADER_BYTES, Kind, UNIT_HEAD_BYTES, UnitHead, flag};
 
-/// Flows that are looked at for a packet that still fits into the slot.
+/// How many flows are searched for a packet that still fits into the slot.
 const FLOWS_TRIED: usize = 4;
 
-/// For so many cycles after a packet of a class that goes before others the next one is expected.
+/// For this many cycles after a packet of a higher priority, another one is expected.
 const HURRIED_CYCLES: u64 = 10;
 
-/// A packet that goes out, for the first time or again.
+/// A packet that is sent, for the first time or again.
 struct Data {
     what: What,
     head: UnitHead,
     class: usize,
     attempt: u8,
     payload: Bytes,
-    /// Air time to keep for parity, if it is coded.
+    /// Air time to reserve for parity, if the packet is coded.
     parity_air: Option<Duration>,
 }
 
 impl Wild {
-    /// A packet of a class that goes before others now, whichever neighbour it is for. It is no
-    /// turn of that neighbour: what else waits for it does not gain by it.
+    /// A packet of a priority that is served first now, to whichever neighbour. It does not count
+    /// as a turn of that neighbour, so that its other packets do not gain by it.
     pub(super) fn before_turns(
         &mut self,
         now: Instant,
@@ -59,14 +59,14 @@ impl Wild {
         })
     }
 
-    /// Whether a neighbour has packets of a class that goes before others, or has had some of late.
+    /// Whether there are packets of a higher priority for a neighbour, or were some lately.
     pub(super) fn is_hurried(&self, now: Instant, index: usize) -> bool {
         let (peer, lowest) = (&self.peers[index], self.settings.classes.levels() - 1);
         let until = peer.hurried.map(|at| at + self.settings.slot * 2 * HURRIED_CYCLES);
         until.is_some_and(|until| now < until) || (0..lowest).any(|level| peer.has_data_of(level))
     }
 
-    /// A packet that is repeated or new, of the class whose turn it is.
+    /// A packet of the priority whose turn it is, repeated or new.
     pub(super) fn of_classes(&mut self, now: Instant, index: usize) -> Option<Frame> {
         let mut levels = self.port(self.peers[index].place).precedence.order();
         levels.find_map(|level| self.of_level(now, index, level))
@@ -83,15 +83,16 @@ impl Wild {
         Some(frame)
     }
 
-    /// Air time of frames to a neighbour with so many bytes behind the header, among their like.
+    /// Air time of a frame to a neighbour by its bytes after the header, as one of several such
+    /// frames.
     pub(super) fn frame_air(&self, index: usize) -> impl Fn(usize) -> Duration + use<> {
         let spec = *self.port(self.peers[index].place).to(Toward::Many(index));
         let overhead = self.settings.overhead;
         move |bytes| spec.share(HEADER_BYTES + bytes) + overhead
     }
 
-    /// Air time that open and waiting parity on a radio needs, that of one class of one neighbour
-    /// excepted.
+    /// Air time for the parity of open blocks and for waiting parity on a radio, except that of one
+    /// class of one neighbour.
     pub(super) fn reserved(
         &self,
         place: (usize, usize),
@@ -128,8 +129,8 @@ impl Wild {
         Some(self.give(now, place, content))
     }
 
-    /// A place in the open block for a packet of `bytes` bytes, if packets are to be coded and the
-    /// frame and all parity fit; the air time that parity then needs.
+    /// Finds a place in the open block for a packet of `bytes` bytes. Returns the air time that
+    /// parity then needs; none if the frame and all its parity do not fit.
     fn coded_place(
         &self,
         now: Instant,
@@ -145,7 +146,7 @@ impl Wild {
         self.fits(now, (peer.place, Toward::Many(index)), bytes, beside).then_some(own)
     }
 
-    /// Puts a packet into the open block.
+    /// Adds a packet to the open block.
     fn put_into_block(
         &mut self,
         (index, class): (usize, usize),
@@ -167,8 +168,8 @@ impl Wild {
         coded
     }
 
-    /// Whether a packet goes out, and as a part of which block: `None` if it does not fit,
-    /// else the air time to keep for parity if it is coded.
+    /// Whether a packet may be sent: `None` if it does not fit. If it is to be coded, the air time
+    /// to reserve for parity.
     fn admit(
         &self,
         now: Instant,
@@ -181,8 +182,8 @@ impl Wild {
             if let Some(air) = self.coded_place(now, (index, class), bytes) {
                 return Some(Some(air));
             }
-            // What does not fit with its parity waits until the parity of the block is out, and
-            // for the next slot where nothing but coding repairs it.
+            // A packet that does not fit together with its parity waits until the parity of the
+            // open block has been sent; if only coding repairs it, also for the next slot.
             if peer.codes[class].block.is_some() || self.is_worth_waiting((index, class), bytes) {
                 return None;
             }
@@ -191,8 +192,8 @@ impl Wild {
         self.fits(now, (peer.place, Toward::Many(index)), bytes, beside).then_some(None)
     }
 
-    /// Whether a packet that coding alone repairs would have its parity in a turn like this one, or
-    /// in what is there for whoever asks, with room for one frame more.
+    /// Whether a packet that only coding repairs would fit with its parity, and one more frame,
+    /// into a turn like this one, or into what a radio is sure to get if it asks.
     fn is_worth_waiting(&self, (index, class): (usize, usize), bytes: usize) -> bool {
         let peer = &self.peers[index];
         let frames = peer.sender.estimate.parity(class, 1) as u64 + 2;
@@ -220,7 +221,7 @@ impl Wild {
         };
         let until = self.groups[self.peers[index].place.0].slots.end();
         self.peers[index].sender.repeat(seq, until);
-        // Attempt 0 here: the first transmission never left.
+        // No attempt so far: the first transmission was never sent.
         let what = if attempt == 0 { What::First(seq) } else { What::Repeat(seq) };
         self.counters.retransmissions += u64::from(attempt > 0);
         let head = UnitHead { seq, flow, flow_seq, protocol };
@@ -238,7 +239,7 @@ impl Wild {
             let peer = &self.peers[index];
             let Some((packet, class)) = peer.queue.peek(level, turn) else { break };
             let codes = peer.sender.estimate.codes_new(class);
-            // A copy of a broadcast is never cut, and may be longer than a frame that is filled.
+            // Copies of broadcasts are never cut, and may be longer than a filled frame.
             let is_filled = !codes && self.cuts(index, class) && !self.copies.is_one(packet.id);
             if is_filled || peer.queue.is_cut(level, turn) {
                 let Some(taken) = self.fill(now, index, (level, turn), ack.len()) else { continue };
@@ -258,7 +259,7 @@ impl Wild {
         self.close_blocks(now, index, level, false)
     }
 
-    /// Sends what was taken out of the queue.
+    /// Sends a packet that was taken from the queue.
     fn send_new(
         &mut self,
         now: Instant,
@@ -279,8 +280,8 @@ impl Wild {
         self.data(now, index, data, ack)
     }
 
-    /// Closes the open blocks of a level that are filled by retransmissions, or by new packets,
-    /// and sends their parity.
+    /// Closes the open blocks of a level that are filled by retransmissions (`again`) or by new
+    /// packets, and sends their parity.
     fn close_blocks(
         &mut self,
         now: Instant,

@@ -1,9 +1,10 @@
-//! Frames that are filled with packets and parts of packets: what a frame costs besides its bytes,
-//! preamble and gap, is paid for more of them, and no slot ends with air that no whole packet fits.
+//! Frames that are filled with packets and parts of packets. The fixed costs of a frame, preamble
+//! and gap, are thus shared by more bytes, and no air time is left at the end of a slot because no
+//! whole packet fits.
 //!
-//! What goes into one frame is a bundle, one packet to the rest of the link, of one flow whose
-//! packets are delivered in order: so parts come as they were cut, and a bundle that is missing is
-//! seen by the numbers of the flow.
+//! The content of one frame is a bundle, which is one packet to the rest of the link. All its
+//! packets belong to one flow whose packets are delivered in order: parts therefore arrive in the
+//! order in which they were cut, and the numbers of the flow show when a bundle is missing.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +21,11 @@ use crate::base::{
 use crate::wire::bundle::{self, Piece};
 use crate::wire::wild::HEADER_BYTES;
 
-/// A part is at least so long, in bytes, unless it is all that is left.
+/// Shortest part, in bytes, unless it is the rest of a packet.
 pub(super) const LEAST: usize = 120;
-/// Flows of a neighbour with a packet that is open.
+/// Most flows of a neighbour with an incomplete packet.
 const MOST_OPEN: usize = 256;
-/// Longest packet.
+/// Longest packet, in bytes.
 const LONGEST: usize = 65_535;
 
 /// Which packets are in which bundles.
@@ -35,21 +36,21 @@ pub(super) struct Parts {
     made: u64,
 }
 
-/// A packet that is spread over bundles.
+/// A packet whose parts are spread over bundles.
 #[derive(Debug)]
 struct Spread {
-    /// Bundles with parts of it that have not ended.
+    /// Bundles with parts of it whose outcome is open.
     left: u32,
-    /// Whether its last part has gone out.
+    /// Whether its last part has been sent.
     is_all_out: bool,
-    /// What it ends as, so far.
+    /// Its outcome so far.
     done: PacketDone,
 }
 
 impl Parts {
-    /// Notes what is in a new bundle; its name.
+    /// Records the content of a new bundle; returns the bundle's id.
     pub(super) fn begin(&mut self, cuts: &[Cut]) -> UnitId {
-        // Names of packets are counted from below.
+        // Ids of packets are counted upwards from 0.
         let bundle = UnitId(u64::MAX - self.made);
         self.made += 1;
         for cut in cuts {
@@ -68,8 +69,8 @@ impl Parts {
         bundle
     }
 
-    /// Something ended: a bundle, in whose place those of its packets come that have ended with it,
-    /// or a packet by itself.
+    /// A bundle or a packet of its own has ended. For a bundle, the packets that have ended with it
+    /// are added to `out`.
     pub(super) fn end(&mut self, done: PacketDone, out: &mut Vec<PacketDone>) {
         let Some(packets) = self.bundles.remove(&done.id) else {
             self.packets.remove(&done.id);
@@ -93,29 +94,29 @@ impl Parts {
     }
 }
 
-/// Joins the parts that come from a neighbour.
+/// Joins the parts that arrive from a neighbour.
 #[derive(Debug, Default)]
 pub(super) struct Joiner {
     open: BTreeMap<FlowId, Open>,
-    /// Parts that were taken.
+    /// Number of parts received.
     taken: u64,
-    /// Parts without the rest of their packets.
+    /// Parts that were discarded because the rest of their packet is missing.
     pub(super) torn: u64,
 }
 
 #[derive(Debug)]
 struct Open {
-    /// Number in the flow of the bundle that goes on with it.
+    /// The flow number of the bundle that continues it.
     next: u16,
-    /// When its last part came, counted in parts.
+    /// When its last part arrived, as a count of parts.
     at: u64,
     protocol: EtherType,
     bytes: Vec<u8>,
 }
 
 impl Joiner {
-    /// The packets that are whole with what came up: itself, or those of a bundle. Of one that is
-    /// malformed nothing.
+    /// The packets that are complete with what was delivered: the packet itself, or packets of a
+    /// bundle. None if the bundle is malformed.
     pub(super) fn take(
         &mut self,
         flow: FlowId,
@@ -124,7 +125,7 @@ impl Joiner {
         payload: Bytes,
     ) -> Option<Vec<(EtherType, Bytes)>> {
         if self.open.get(&flow).is_some_and(|open| open.next != flow_seq) {
-            // Something between was given up.
+            // A bundle in between was given up.
             self.open.remove(&flow);
             self.torn += 1;
         }
@@ -132,7 +133,7 @@ impl Joiner {
             return Some(vec![(protocol, payload)]);
         }
         let mut whole = Vec::new();
-        // What rides has gone its own way.
+        // Pieces that ride were delivered separately.
         for piece in bundle::decode(&payload)?.into_iter().filter(|piece| piece.ride.is_none()) {
             if piece.is_whole() {
                 whole.push((piece.protocol, piece.bytes));
@@ -161,7 +162,7 @@ impl Joiner {
         Some(whole)
     }
 
-    /// Gives up what has waited longest: of a flow that ended, the rest never comes.
+    /// Discards the packet that has waited longest: if its flow has ended, the rest never arrives.
     fn forget_oldest(&mut self) {
         let oldest = self.open.iter().min_by_key(|(_, open)| open.at).map(|(flow, _)| *flow);
         if let Some(flow) = oldest {
@@ -170,7 +171,7 @@ impl Joiner {
         }
     }
 
-    /// The neighbour began anew.
+    /// The neighbour has restarted.
     pub(super) fn clear(&mut self) {
         self.open.clear();
     }
@@ -182,8 +183,8 @@ impl Open {
     }
 }
 
-/// The largest number up to `most` for which something holds that holds for all smaller ones; 0 if
-/// it holds for none.
+/// The largest number up to `most` for which `holds` is true; 0 if it is true for none. If it is
+/// true for a number, it must be true for all smaller ones.
 pub(super) fn largest(most: usize, holds: impl Fn(usize) -> bool) -> usize {
     if holds(most) {
         return most;
@@ -197,7 +198,7 @@ pub(super) fn largest(most: usize, holds: impl Fn(usize) -> bool) -> usize {
 }
 
 impl Wild {
-    /// Whether packets of a class to a neighbour go in bundles of parts.
+    /// Whether packets of a class to a neighbour are sent in bundles of parts.
     pub(super) fn cuts(&self, index: usize, class: usize) -> bool {
         self.settings.frame_bytes.is_some()
             && self.settings.in_order != InOrder::Link
@@ -205,8 +206,8 @@ impl Wild {
             && self.settings.classes.get(class).is_ordered
     }
 
-    /// Takes what fills a frame from the flow that is `turn` places behind the one whose turn it
-    /// is; nothing if too little fits.
+    /// Takes what fills a frame from the flow that is `turn` places behind the next one; none if
+    /// too little fits.
     pub(super) fn fill(
         &mut self,
         now: Instant,
@@ -219,15 +220,15 @@ impl Wild {
         let most = usize::from(self.settings.frame_bytes?)
             .saturating_sub(LLC_SNAP_BYTES + HEADER_BYTES + ack + port.spec.seal_bytes)
             .min(self.longest_body(index));
-        // A frame that fills a slot to its end passes it if the radio draws a longer gap.
+        // A frame that fills a slot to its end would pass it if the radio draws a longer gap.
         let spec = self.port(place).spec;
         let beside = self.reserved(place, None) + spec.gap_spread();
-        // Repeated, it must fit into the shortest turn that this node may be given.
+        // When it is repeated, it must fit into the shortest turn that this node may be given.
         let most = largest(most, |bytes| self.fits_any_slot(index, bytes));
         let fits = |bytes: usize| self.fits(now, (place, Toward::Many(index)), ack + bytes, beside);
         let room = largest(most, fits);
         if room < most && self.port(place).planned > Duration::ZERO {
-            // How much place the last one has is known when those before it are through.
+            // The room for the last frame is known exactly once those before it have been sent.
             return None;
         }
         let air = self.frame_air(index);

@@ -1,4 +1,4 @@
-//! All that a link keeps for one neighbour.
+//! The state that a link keeps for one neighbour.
 
 use std::collections::VecDeque;
 
@@ -17,29 +17,30 @@ use crate::link::code::Encoder;
 use crate::link::{OTHER_LINK, PeerSpec};
 use crate::wire::wild::Coded;
 
-/// First frames of a slot that carry a copy of the acknowledgement: one copy at 10 to 50% loss
-/// would waste a whole cycle too often.
+/// The first frames of a slot carry this many copies of the acknowledgement. With one copy, losses
+/// of 10 to 50% would too often waste a whole cycle.
 const PIGGYBACKED_ACKS: u8 = 3;
-/// Copies of an acknowledgement that go by themselves; one, where more than so many share a radio.
+/// Copies of an acknowledgement that are sent by themselves; one if more than `FEW` neighbours
+/// share a radio.
 const ALONE_ACKS: u8 = 2;
 const FEW: usize = 4;
-/// An acknowledgement goes by itself in so many slots after something came that it tells of.
+/// An acknowledgement is sent by itself in this many slots after something arrived that it covers.
 const OWED_SLOTS: u8 = 4;
-/// Where more than a few share a radio, one that tells nothing new goes in one of so many slots:
-/// the other side measures its losses by it.
+/// Where more than `FEW` share a radio, an acknowledgement without news is sent in one of this many
+/// slots: the other side measures its losses by it.
 const IDLE_ACKS_OF: u16 = 4;
 
 /// One neighbour.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) spec: PeerSpec,
-    /// Where its radio is: group and port.
+    /// Position of its radio: group and port.
     pub(super) place: (usize, usize),
     pub(super) heard: Option<Instant>,
     pub(super) is_up: bool,
-    /// When there was last something for it or from it.
+    /// When a packet for it or from it was last seen.
     pub(super) used: Option<Instant>,
-    /// While it is gone: when what waits for it is next looked at.
+    /// While it is gone: when its waiting packets are next checked for age.
     pub(super) expires: Option<Instant>,
     pub(super) sync_error: Option<i64>,
     pub(super) signal: Option<Dbm>,
@@ -47,37 +48,37 @@ pub(super) struct Peer {
     pub(super) queue: Queue,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    /// What is being coded, for each class.
+    /// What is being coded, by class.
     pub(super) codes: Vec<Coding>,
     /// Number of the next code block.
     pub(super) next_block: u16,
     pub(super) acks: AckCopies,
-    /// A frame that a layer below wants to go out.
+    /// A frame that the layer below wants to be sent.
     pub(super) wanted: Option<Wanted>,
-    /// The last stamp: number and start of its slot, and when it came.
+    /// Its last stamp: number and start of its slot, and when the stamp arrived.
     pub(super) stamp: Option<(u16, Instant, Instant)>,
-    /// What it could fill, as it says itself.
+    /// How much it could send, as it announces itself, in the unit of the header.
     pub(super) demand: u8,
     /// How much later than the end of our slot its slot begins, in nanoseconds.
     pub(super) lag: Option<i64>,
-    /// The turns that it had, where this node gives them out.
+    /// The turns that it has had, if this node assigns them.
     pub(super) served: Served,
-    /// Its own radio as it sends to this node, where it is not like this node's.
+    /// Its own radio as it sends to this node, if it is not like this node's.
     pub(super) radio: Option<Box<RadioSpec>>,
-    /// Whether it joins parts of packets, as it says itself.
+    /// Whether it joins parts of packets, as it announces itself.
     pub(super) takes_parts: bool,
-    /// Whether it has packets for us that go before those of others, as it says itself.
+    /// Whether it has packets of a higher priority for us, as it announces itself.
     pub(super) hurries: bool,
-    /// When one of a class that goes before others last went to it.
+    /// When a packet of a higher priority was last sent to it.
     pub(super) hurried: Option<Instant>,
-    /// Its own parts.
+    /// Joins the parts of packets that it sends.
     pub(super) joiner: Joiner,
-    /// Why its last frame was refused, if it was, and when that came.
+    /// Why and when a frame of it was last refused, if the last one was.
     pub(super) refused: Option<(Refusal, Instant)>,
 }
 
 impl Peer {
-    /// Why its frames are refused, while they come.
+    /// Why its frames are refused, as long as they arrive.
     pub(super) fn refused_now(&self, now: Instant) -> Option<Refusal> {
         self.refused.filter(|(_, at)| now.since(*at) < REFUSED).map(|(why, _)| why)
     }
@@ -123,7 +124,7 @@ impl Peer {
         }
     }
 
-    /// A send slot begins, of a radio that `sharers` neighbours share.
+    /// A send slot begins, on a radio that `sharers` neighbours share.
     pub(super) fn on_slot(&mut self, number: u16, until: Instant, sharers: usize) {
         self.sender.on_slot(number, until);
         self.codes.iter_mut().for_each(Coding::on_slot);
@@ -137,12 +138,12 @@ impl Peer {
         self.acks = AckCopies { record: None, left: PIGGYBACKED_ACKS, alone, owed };
     }
 
-    /// Something came that is to be acknowledged.
+    /// Something arrived that must be acknowledged.
     pub(super) fn owes_ack(&mut self) {
         self.acks.owed = OWED_SLOTS;
     }
 
-    /// Whether data or parity waits that may be sent now.
+    /// Whether data that may be sent now, or parity, waits.
     pub(super) fn has_data(&self) -> bool {
         self.queue.levels().any(|level| self.has_data_of(level))
             || self.codes.iter().any(|code| !code.parity.is_empty())
@@ -153,13 +154,13 @@ impl Peer {
         self.sender.has_lost(level) || (self.queue.has(level) && self.sender.has_room(level))
     }
 
-    /// Air time that open and waiting parity needs, that of one class excepted.
+    /// Air time for the parity of open blocks and for waiting parity, except that of one class.
     pub(super) fn reserved(&self, except: usize) -> Duration {
         let codes = self.codes.iter().filter(|code| code.class != except);
         codes.map(|code| code.reserved).sum()
     }
 
-    /// Coded frames per data frame in the last slot with data.
+    /// Coded frames per data frame, in the last slot with data.
     pub(super) fn coding_rate(&self) -> f64 {
         let (data, parity) = self
             .codes
@@ -168,7 +169,7 @@ impl Peer {
         if data == 0 { 0.0 } else { f64::from(parity) / f64::from(data) }
     }
 
-    /// The acknowledgement for the next frame to the neighbour; empty if enough copies went out.
+    /// The acknowledgement for the next frame to the neighbour; empty once enough copies were sent.
     pub(super) fn ack(&mut self) -> Bytes {
         if self.acks.left == 0 {
             return Bytes::new();
@@ -183,8 +184,8 @@ impl Peer {
         self.acks.left < PIGGYBACKED_ACKS
     }
 
-    /// Whether an acknowledgement should go by itself: there is no data, or what there is
-    /// `fits_nothing` of the slot and has carried none in it.
+    /// Whether an acknowledgement should be sent by itself: because there is no data or, if
+    /// `fits_nothing`, because no data fits into the slot and no frame of it has carried one.
     pub(super) fn wants_ack_alone(&self, fits_nothing: bool) -> bool {
         let is_first = !self.is_told();
         let may_go = self.acks.left > 0 && self.acks.alone > 0;
@@ -192,13 +193,13 @@ impl Peer {
     }
 }
 
-/// How long one that was refused speaks for those to come: later nothing of it comes at all.
+/// How long a refusal counts: a refused neighbour that stays silent for longer has gone away.
 const REFUSED: Duration = Duration::from_secs(10);
 
-/// Why all frames of a neighbour are refused: the two ends are set differently.
+/// Why all frames of a neighbour are refused: the two ends are configured differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// It speaks another link protocol.
+    /// It uses another link protocol.
     Link,
     SlotLength,
     Version,
@@ -218,21 +219,21 @@ impl Refusal {
 #[derive(Debug, Default)]
 pub(super) struct AckCopies {
     record: Option<Bytes>,
-    /// Copies left.
+    /// Copies that frames may still carry.
     pub(super) left: u8,
-    /// Copies that may still go by themselves.
+    /// Copies that may still be sent by themselves.
     pub(super) alone: u8,
-    /// Slots in which some do, though nothing new comes.
+    /// For how many more slots copies are sent by themselves though nothing new arrives.
     owed: u8,
 }
 
-/// The code block that is open, and parity that waits.
+/// The open code block of a class, and parity that waits.
 #[derive(Debug, Default)]
 pub(super) struct Coding {
     class: usize,
     pub(super) block: Option<Encoder>,
     pub(super) parity: VecDeque<(Coded, Bytes)>,
-    /// Air time that the parity of the open block and the waiting parity will need.
+    /// Air time for the parity of the open block and for the waiting parity.
     pub(super) reserved: Duration,
     data_frames: u32,
     parity_frames: u32,
@@ -260,7 +261,7 @@ impl Coding {
         self.parity_frames += 1;
     }
 
-    /// The open block, or a new one with the number `next_id`.
+    /// The open block; if there is none, a new one with the number `next_id`.
     pub(super) fn open(&mut self, next_id: &mut u16) -> &mut Encoder {
         if self.block.is_none() {
             self.block = Some(Encoder::new(*next_id));
@@ -269,7 +270,7 @@ impl Coding {
         self.block.as_mut().expect("just opened")
     }
 
-    /// Closes the open block, if it holds something: its parity waits from now on.
+    /// Closes the open block, if it contains packets. Its parity then waits to be sent.
     pub(super) fn close(&mut self, estimate: &Estimate) {
         let Some(block) = self.block.take().filter(|block| block.len() > 0) else { return };
         let k = block.len() as u8;

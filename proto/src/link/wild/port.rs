@@ -1,4 +1,4 @@
-//! One radio: what it still has to send by the plan, and when that will be through.
+//! One radio: the plan of what it still has to send, and when that will be complete.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,24 @@ use crate::base::{
     AccessCategory, AckPolicy, Bitrate, Duration, Instant, Phy, RadioSpec, TxOptions,
 };
 
-/// Where frames are filled, so much air time is given down ahead: a frame on air, one that waits.
-/// With a whole slot ahead, what comes during the slot would find no place in it.
+/// Where frames are filled with parts, the radio is given this much air time ahead: a frame on air
+/// and one that waits. With a whole slot ahead, packets that arrive during the slot would find no
+/// room in it.
 const AHEAD: Duration = Duration::from_millis(3);
 
-/// Whom a frame is for.
+/// The addressee of a frame, and how the frame is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Toward {
     /// All neighbours.
     All,
-    /// One of them, by its index, in a frame that goes by itself.
+    /// One neighbour, by its index; the frame goes by itself.
     Alone(usize),
-    /// One of them, perhaps in one transmission with others.
+    /// One neighbour; the frame may be aggregated with others.
     Many(usize),
 }
 
 impl Toward {
-    /// A frame for a neighbour, or for all, which has packets in it or not.
+    /// For a frame to a neighbour or to all, with or without packets.
     pub(super) fn of(peer: Option<usize>, has_packets: bool) -> Self {
         match peer {
             None => Self::All,
@@ -42,39 +43,39 @@ impl Toward {
 #[derive(Debug)]
 pub(super) struct Port {
     pub(super) spec: RadioSpec,
-    /// As it sends to neighbours with radios or links of other rates, by their index, and what
-    /// these receive with.
+    /// How it sends to neighbours with another kind of radio or another rate, by their index, and
+    /// the PHY with which these receive.
     toward: BTreeMap<usize, (RadioSpec, Phy)>,
-    /// As all of them know it.
+    /// How it sends a frame that all neighbours are to receive.
     toward_all: RadioSpec,
-    /// Virtual time: when all frames given down so far will have left.
+    /// Planned time: when all frames given down so far will have been sent.
     pub(super) busy_until: Instant,
-    /// When what was given down could be through at the earliest, without any gaps.
+    /// The earliest time at which they could have been sent, without any gaps.
     pub(super) on_air_until: Instant,
-    /// What the frames that have not come back will take.
+    /// Air time planned for the frames that have not come back.
     pub(super) planned: Duration,
-    /// From when to when it may send in the slot of its node.
+    /// When the radio may send within the slot of its node.
     pub(super) opens: Instant,
     pub(super) closes: Instant,
     pub(super) turns: PortTurns,
     pub(super) clock: RadioClock,
     /// Whether a frame of this slot has carried the stamp.
     pub(super) is_stamped: bool,
-    /// Bytes behind LLC/SNAP that a frame may have, so that the device takes it.
+    /// Longest payload after LLC/SNAP that the device is believed to accept, in bytes.
     pub(super) longest: usize,
     /// Neighbours on this radio, as indices.
     pub(super) peers: Line,
-    /// Whose turn it is among the classes, of all neighbours together.
+    /// Whose turn it is among the priorities, over all neighbours together.
     pub(super) precedence: Precedence,
-    /// The last neighbour that had a frame before the turns.
+    /// The neighbour that last had a frame of a higher priority, outside the turns.
     pub(super) favoured: usize,
-    /// The A-MPDU that the next frame may become a part of, and the neighbour that it is for.
+    /// The A-MPDU to which the next frame may be added, and the neighbour that it is for.
     open: Option<(usize, AmpduSize)>,
-    /// The neighbour whose turn is not over: more of its frames may go in the same transmission.
+    /// The neighbour whose turn is not over: more frames for it may go in the same transmission.
     has_turn: Option<usize>,
-    /// The neighbour for whom a frame has gone in this slot, the last of them.
+    /// The last neighbour to which a frame has gone in this slot.
     served: Option<usize>,
-    /// Whether packets waited when the slot began, and none has gone.
+    /// Whether packets waited when the slot began and none has been sent.
     pub(super) is_owed: bool,
 }
 
@@ -103,8 +104,9 @@ impl Port {
         }
     }
 
-    /// A neighbour, which receives with `theirs`, is sent to as `spec` has it. What is for all goes
-    /// at the highest rate that all know and that is above none of theirs.
+    /// Sets how the radio sends to a neighbour (`spec`), and the PHY with which that neighbour
+    /// receives (`theirs`). Frames for all neighbours are sent at the highest rate that all can
+    /// decode and that does not exceed the rate to any of them.
     pub(super) fn set_toward(&mut self, peer: usize, spec: RadioSpec, theirs: Phy) {
         self.toward.insert(peer, (spec, theirs));
         let phy = &self.spec.phy;
@@ -118,7 +120,7 @@ impl Port {
         self.toward_all.rate = rate.unwrap_or(most);
     }
 
-    /// How the radio sends to a neighbour, or to all.
+    /// How the radio sends to a neighbour or to all.
     pub(super) fn to(&self, toward: Toward) -> &RadioSpec {
         match toward {
             Toward::All => &self.toward_all,
@@ -128,38 +130,38 @@ impl Port {
         }
     }
 
-    /// Whether enough was given down for now; more is asked for when some of it has gone.
+    /// Whether enough was given down for now. More is requested when some of it has been sent.
     pub(super) fn is_ahead(&self, now: Instant, settings: &Settings) -> bool {
         settings.frame_bytes.is_some()
             && self.planned > Duration::ZERO
             && self.busy_until.since(now) > AHEAD
     }
 
-    /// Whether the next frame may go in one transmission with others. The first of a slot goes by
-    /// itself, once: repeated by the card, its stamp would be wrong.
+    /// Whether the next frame may be aggregated. The first frame of a slot goes by itself and only
+    /// once: if the card repeated it, its stamp would be wrong.
     fn joins(&self, toward: Toward) -> bool {
         matches!(toward, Toward::Many(_)) && self.to(toward).aggregates() && self.is_stamped
     }
 
-    /// When the next frame must have ended. Behind frames that go many in a transmission
-    /// there is time to tell the neighbour which of them will not come again: its card holds back
-    /// what follows them until then.
+    /// The time by which the next frame must have been sent. Behind aggregated frames, time is kept
+    /// for a request that tells the neighbour which of them will not be repeated: until then its
+    /// card holds back the frames that follow those.
     fn deadline(&self, toward: Toward) -> Instant {
         let joins = self.joins(toward);
         let request = if joins { self.to(toward).block_ack_request() } else { Duration::ZERO };
         self.closes.saturating_sub(request)
     }
 
-    /// Until when what is planned must be through with the next frame. The answer to the last
-    /// transmission is on its way when the slot is over: it comes before the first frame of
-    /// whoever sends then.
+    /// The time by which the plan, including the next frame, must be complete. The answer to the
+    /// last transmission may still be on its way when the slot ends: it arrives before the first
+    /// frame of whoever sends next.
     pub(super) fn limit(&self, toward: Toward) -> Instant {
         let joins = self.joins(toward);
         let way = if joins { self.to(toward).there_and_back() } else { Duration::ZERO };
         self.deadline(toward) + way
     }
 
-    /// Virtual time after a frame whose payload behind LLC/SNAP has `bytes` bytes.
+    /// Planned time after a further frame with `bytes` bytes of payload after LLC/SNAP.
     pub(super) fn after(
         &self,
         now: Instant,
@@ -171,7 +173,7 @@ impl Port {
         self.busy_until.max(now) + self.added(open, toward, bytes) + overhead
     }
 
-    /// What a frame adds to what is planned, which is part of an A-MPDU if there is an open one.
+    /// What a frame adds to the planned air time; it is added to the open A-MPDU if there is one.
     fn added(&self, open: Option<AmpduSize>, toward: Toward, bytes: usize) -> Duration {
         let spec = self.to(toward);
         if !self.joins(toward) {
@@ -181,14 +183,15 @@ impl Port {
         spec.aggregated(with(spec, open, bytes)).saturating_sub(before)
     }
 
-    /// The A-MPDU that a frame becomes a part of; nothing if it is the first of another.
+    /// The A-MPDU to which a frame is added; none if it starts a new one.
     fn joined(&self, now: Instant, toward: Toward, bytes: usize) -> Option<AmpduSize> {
         let (to, size) = self.open.filter(|_| self.busy_until > now)?;
         (toward == Toward::Many(to) && self.to(toward).has_room(size, bytes)).then_some(size)
     }
 
-    /// The neighbours in the order in which they are asked for the next frame: the one at a place,
-    /// and its turn. What goes in one transmission is for one neighbour.
+    /// The neighbour that is asked for the next frame in the given place, and its turn. The
+    /// neighbour whose turn is not over comes first, because the frames of one transmission go to
+    /// one neighbour.
     pub(super) fn asked(&self, place: usize) -> Option<(usize, usize)> {
         let first = self.has_turn.and_then(|peer| self.peers.turn_of(peer));
         let turn = match first {
@@ -199,9 +202,9 @@ impl Port {
         Some((turn, self.peers.get(turn)?))
     }
 
-    /// A frame to the neighbour at `turn`, of `bytes` bytes, went down, for which `air` is planned;
-    /// the first of those before it that have something to send is at `first`. The first of a slot
-    /// goes by itself, and those that go many in a transmission follow it.
+    /// A frame of `bytes` bytes to the neighbour at `turn` was given down, for which `air` is
+    /// planned. `first` is the first turn before it that has something to send. The first frame of
+    /// a slot goes by itself, and the frames that are aggregated follow it.
     pub(super) fn on_turn(
         &mut self,
         now: Instant,
@@ -219,14 +222,14 @@ impl Port {
         self.has_turn = (opens || self.goes_on(now, peer, bytes)).then_some(peer);
     }
 
-    /// The neighbour whose frames have gone has had its turn.
+    /// Ends the turn of a neighbour whose frames have all been sent.
     pub(super) fn pass_on(&mut self, now: Instant) {
         if self.busy_until <= now {
             (self.open, self.has_turn) = (None, None);
         }
     }
 
-    /// A frame to `peer` has gone, which took so much `more` air than was planned: the card has
+    /// A frame to `peer` has been sent. It took `more` air time than planned, because the card
     /// repeated it.
     pub(super) fn on_gone(&mut self, peer: usize, more: Duration) {
         self.served = Some(peer);
@@ -235,8 +238,8 @@ impl Port {
         }
     }
 
-    /// A frame to `peer`, which has packets or not, did not go out before the end of its slot: of
-    /// what it was served, so much `air` is its own again.
+    /// A frame to `peer`, with or without packets, was not sent before the end of its slot: `air`
+    /// of its charge is returned.
     pub(super) fn on_late(&mut self, peer: usize, has_packets: bool, air: Duration) {
         self.peers.give_back(peer, air);
         self.is_owed |= has_packets && self.served != Some(peer);
@@ -247,12 +250,12 @@ impl Port {
         (self.open, self.has_turn, self.served) = (None, None, None);
     }
 
-    /// Whether another frame like the last one, of `bytes` bytes to `peer`, would go with it.
+    /// Whether another frame of `bytes` bytes to `peer` would be added to the open A-MPDU.
     pub(super) fn goes_on(&self, now: Instant, peer: usize, bytes: usize) -> bool {
         self.joined(now, Toward::Many(peer), bytes).is_some()
     }
 
-    /// A frame with `bytes` bytes goes down; the air time that is planned for it.
+    /// A frame of `bytes` bytes is given down; returns the air time that is planned for it.
     pub(super) fn take(
         &mut self,
         now: Instant,
@@ -277,8 +280,8 @@ impl Port {
         planned
     }
 
-    /// How the radio sends a frame of this slot: not after it, and once. Of those that go many in a
-    /// transmission the card repeats what is missing.
+    /// How the radio sends a frame of this slot: not after the slot's end, and only once. The card
+    /// repeats missing frames of an aggregate.
     pub(super) fn options(&self, toward: Toward) -> TxOptions {
         let joins = self.joins(toward);
         TxOptions {
@@ -291,24 +294,24 @@ impl Port {
         }
     }
 
-    /// When the preamble of the next frame is expected on air, of `bytes` bytes; nothing if it goes
-    /// on with a transmission.
+    /// When the preamble of the next frame, of `bytes` bytes, is expected on air; none if it is
+    /// added to an A-MPDU that has begun.
     pub(super) fn begins(&self, now: Instant, toward: Toward, bytes: usize) -> Option<Instant> {
         let is_first = !self.joins(toward) || self.joined(now, toward, bytes).is_none();
         is_first.then(|| now.max(self.busy_until) + self.gap_of_next(now))
     }
 
-    /// The gap before the next frame, its mean where it is drawn. The first of a slot finds the
-    /// medium idle for longer and goes at once: what a radio has to count of its last draw, it has
-    /// counted.
+    /// The gap before the next frame; its mean if gaps are random. The first frame of a slot finds
+    /// that the medium has been idle for longer and is sent at once: any rest of the radio's last
+    /// backoff has been counted down.
     fn gap_of_next(&self, now: Instant) -> Duration {
         let is_at_once = !self.is_stamped && self.busy_until <= now;
         if is_at_once { Duration::ZERO } else { self.spec.mean_gap() }
     }
 }
 
-/// What a frame of a radio whose payload behind LLC/SNAP has `bytes` bytes needs of a slot or turn
-/// in which nothing else is sent.
+/// Air time that a frame with `bytes` bytes of payload after LLC/SNAP needs in a slot or turn in
+/// which nothing else is sent.
 pub(super) fn alone(spec: &RadioSpec, bytes: usize) -> Duration {
     if !spec.aggregates() {
         return spec.unacknowledged(bytes);
@@ -317,7 +320,7 @@ pub(super) fn alone(spec: &RadioSpec, bytes: usize) -> Duration {
     transmission.saturating_sub(spec.there_and_back()) + spec.block_ack_request()
 }
 
-/// An A-MPDU of a radio, or a new one, with one frame more.
+/// An A-MPDU of a radio, or a new one, with one more frame.
 fn with(spec: &RadioSpec, open: Option<AmpduSize>, bytes: usize) -> AmpduSize {
     let mut size = open.unwrap_or_else(|| spec.phy.ampdu(spec.rate));
     size.push(spec.mpdu_bytes(bytes));
@@ -365,7 +368,7 @@ mod tests {
         assert!(port.goes_on(Instant::ZERO, 0, 1500));
         take(&mut port, 1, 3);
         assert_eq!(port.planned, many(&port, 28) + many(&port, 2) + many(&port, 3));
-        // When it has left, the next one begins another.
+        // Once it has been sent, the next frame begins another one.
         let left = port.busy_until;
         assert!(port.goes_on(left.offset(-1), 1, 1500) && !port.goes_on(left, 1, 1500));
         assert_eq!(port.after(left, Toward::Many(1), 1500, Duration::ZERO), left + many(&port, 1));
@@ -392,7 +395,7 @@ mod tests {
         assert_eq!(repeats(&port, Toward::Many(0)), (false, Some(1)));
         let single = port.spec.unacknowledged(1500);
         assert_eq!(port.take(Instant::ZERO, Toward::Many(0), 1500, Duration::ZERO), single);
-        // Whatever comes first in a turn, it fits into what one frame is said to need.
+        // Whatever comes first in a turn fits into the time that a single frame is said to need.
         assert!(
             alone(&port.spec, 1500) >= single
                 && alone(&port.spec, 1500) >= many(&port, 1) + request

@@ -1,10 +1,10 @@
-//! Packets that wait for their first transmission: a FIFO for each flow. Flows of one priority have
-//! equal parts of the air.
+//! Packets that wait for their first transmission: a FIFO for each flow. Flows of one priority get
+//! equal shares of the air time.
 //!
-//! Each flow has its own limit, so that one flow cannot fill the node (credits for the neighbour
-//! alone let opposing flows lock up). Lanes are bounded; the oldest idle one is reused, and where
-//! none is idle a new flow is the guest of another lane, in whose places all its flows have equal
-//! parts. A flow has the class of its newest packet; a guest, that of its lane.
+//! Each flow has its own limit, so that one flow cannot fill the node (with credits per neighbour
+//! alone, opposing flows deadlock). The number of lanes is limited: a new flow reuses the lane that
+//! has been idle longest; if none is idle, it is a guest in another flow's lane, whose places its
+//! flows share equally. A flow has the class of its newest packet; a guest, that of its lane.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,8 +15,8 @@ use crate::base::{Duration, FlowId, Instant, Overflow, Packet};
 use crate::wire::bundle::{HEAD_BYTES, MOST_RIDERS, Piece, RIDE_BYTES, Ride};
 use crate::wire::ip;
 
-/// Longest packet that rides, in bytes: it takes less air than the gap, the preamble and the
-/// headers of a frame by itself. An acknowledgement of TCP with all options has half of that.
+/// Longest packet that rides, in bytes: it takes less air time than the gap, the preamble and the
+/// headers of a frame of its own. A TCP acknowledgement with all options has half of that.
 pub(super) const SHORT_BYTES: usize = 256;
 
 /// The waiting packets to one neighbour.
@@ -24,11 +24,11 @@ pub(super) const SHORT_BYTES: usize = 256;
 pub(super) struct Queue {
     classes: Classes,
     lanes: Vec<LaneQueue>,
-    /// The lane of each flow. A guest has it while it has packets there.
+    /// The lane of each flow. A guest has one only while it has packets there.
     by_flow: BTreeMap<FlowId, usize>,
-    /// The next number of each flow. Whoever receives them remembers theirs.
+    /// The next number of each flow. They outlive lanes, because the receiver remembers them too.
     numbers: BTreeMap<FlowId, u16>,
-    /// Lanes with packets, by the level of their class.
+    /// Lanes with packets, by level of their class.
     active: Vec<Line>,
     most_lanes: usize,
     len: usize,
@@ -42,19 +42,19 @@ struct LaneQueue {
     class: usize,
     habit: Habit,
     packets: VecDeque<Packet>,
-    /// Whether packets of guests may be among them.
+    /// Whether it may contain packets of guests.
     has_guests: bool,
-    /// Bytes of the first packet that have gone out.
+    /// How many bytes of the first packet have been sent.
     cut: usize,
-    /// How many of the first packets waited already at the last [`Queue::mark`].
+    /// How many of the first packets were already waiting at the last [`Queue::mark`].
     aged: usize,
     used: Instant,
-    /// The air that it had when it last had packets.
+    /// The air time that it had been charged when it last had packets.
     had: Duration,
 }
 
 impl LaneQueue {
-    /// Waiting packets of a flow, and the flows that have any, with it.
+    /// Waiting packets of `flow`, and the number of flows with packets here, counting `flow`.
     fn share(&self, flow: FlowId) -> (usize, usize) {
         if !self.has_guests && flow == self.flow {
             return (self.packets.len(), 1);
@@ -69,7 +69,7 @@ impl LaneQueue {
         self.packets.pop_front()
     }
 
-    /// Takes out the packets that have aged, those of TCP or not. What has begun to go out goes on.
+    /// Removes packets that have aged (TCP only if `tcp_too`). One that was sent in part stays.
     fn expire(&mut self, tcp_too: bool) -> Vec<Packet> {
         let begun = usize::from(self.cut > 0);
         let fresh = self.packets.split_off(self.aged.max(begun).min(self.packets.len()));
@@ -81,14 +81,14 @@ impl LaneQueue {
         over
     }
 
-    /// Places left for a flow, of `limit` that all have together; each has one.
+    /// Places left for a flow if all flows here share `limit` places; each has at least one.
     fn room(&self, flow: FlowId, limit: usize) -> usize {
         let (own, flows) = self.share(flow);
         (limit / flows).max(1).saturating_sub(own)
     }
 }
 
-/// The next number of a flow.
+/// Assigns the next number of a flow.
 fn number(numbers: &mut BTreeMap<FlowId, u16>, flow: FlowId) -> u16 {
     let next = numbers.entry(flow).or_default();
     let number = *next;
@@ -96,16 +96,16 @@ fn number(numbers: &mut BTreeMap<FlowId, u16>, flow: FlowId) -> u16 {
     number
 }
 
-/// What goes out next, and of which class it is.
+/// A packet (or bundle) that is sent next, and its class.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) packet: Packet,
-    /// Number in the flow.
+    /// Its number in the flow.
     pub(super) flow_seq: u16,
     pub(super) class: usize,
 }
 
-/// The packet in whose frame others ride.
+/// The packet in whose frame other packets ride.
 pub(super) struct Host<'a> {
     pub(super) packet: &'a Packet,
     pub(super) class: usize,
@@ -114,8 +114,8 @@ pub(super) struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// Whether a packet may ride: an acknowledgement of TCP, or one that is short and of which the
-    /// same is asked, for it is repeated and given up as its host is.
+    /// Whether a packet may ride: it is a TCP acknowledgement, or it is short and has the same
+    /// requirements as its host, because it is repeated and given up together with the host.
     fn takes(&self, lane: &LaneQueue, packet: &Packet) -> bool {
         let terms = |it: &Packet| (it.options.ack, it.options.attempts);
         let is_like_it = lane.class == self.class && terms(packet) == terms(self.packet);
@@ -125,19 +125,19 @@ impl Host<'_> {
     }
 }
 
-/// A piece of a packet that goes out.
+/// A piece of a packet that is sent.
 #[derive(Debug)]
 pub(super) struct Cut {
     pub(super) packet: Packet,
     pub(super) piece: Piece,
 }
 
-/// So many waiting packets of all flows are a crowd, and so many of each may wait in one.
+/// From this many waiting packets of all flows on, each flow may have only `IN_A_CROWD`.
 const CROWD: usize = 16_384;
 const IN_A_CROWD: usize = 64;
 
 impl Queue {
-    /// At most `most_lanes` flows.
+    /// A queue for at most `most_lanes` flows.
     pub(super) fn new(classes: Classes, most_lanes: usize) -> Self {
         let (lanes, by_flow, numbers) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let active = (0..classes.levels()).map(|_| Line::default()).collect();
@@ -146,8 +146,8 @@ impl Queue {
         Self { classes, lanes, by_flow, numbers, active, most_lanes, len: 0, drops }
     }
 
-    /// Packets of a flow of this class that may wait, with this one. Where very many wait already
-    /// long queues are for nobody: all flows together must not fill the memory of a node.
+    /// Queue limit of a flow of this class whose newest packet is `newest`. It is lower where very
+    /// many packets wait: all flows together must not fill the memory of a node.
     fn limit(&self, class: usize, newest: Option<&Packet>) -> usize {
         let class = self.classes.get(class);
         let is_tcp = newest.is_some_and(|packet| ip::is_tcp(&packet.payload));
@@ -160,12 +160,12 @@ impl Queue {
         self.len
     }
 
-    /// The levels of the classes.
+    /// All levels of the classes.
     pub(super) fn levels(&self) -> std::ops::Range<usize> {
         0..self.active.len()
     }
 
-    /// Whether a flow of a level has packets.
+    /// Whether any flow of a level has packets.
     pub(super) fn has(&self, level: usize) -> bool {
         !self.active[level].is_empty()
     }
@@ -176,12 +176,12 @@ impl Queue {
         lanes.map(|lane| lane.packets.len()).sum()
     }
 
-    /// Packets of a class that full queues dropped.
+    /// Packets of a class that were dropped because a queue was full.
     pub(super) fn drops(&self, class: usize) -> u64 {
         self.drops[class]
     }
 
-    /// Places left for a flow. Where its oldest packet is dropped there is always one.
+    /// Places left for a flow; always one if a new packet replaces the oldest.
     pub(super) fn room(&self, flow: FlowId, overflow: Overflow) -> usize {
         match self.lane_of(flow) {
             Some(lane) => {
@@ -204,19 +204,19 @@ impl Queue {
         (lane.flow == flow || has_it()).then_some(index)
     }
 
-    /// Whether a flow without a lane has a place in that of another.
+    /// Whether a flow without a lane may become a guest.
     fn takes_guests(&self) -> bool {
         self.len < 2 * self.most_lanes * self.classes.get(0).queue
     }
 
-    /// A new flow takes a lane that is free or idle; active lanes are those with packets.
+    /// Whether a new flow gets a lane of its own: a new one, or one without packets.
     fn has_free_lane(&self) -> bool {
         self.active.iter().map(Line::len).sum::<usize>() < self.most_lanes
     }
 
-    /// Takes a packet. Returns the one that there is no room for: the packet itself, or the oldest
-    /// of its flow where the class or the packet has it so: of what a slot brings to a relay the
-    /// last would be lost, and with TCP the same one again each time that it is repeated.
+    /// Adds a packet. Returns the packet that has no room: the new one, or the oldest of its flow
+    /// if the class or the packet demands it. Otherwise a relay would lose the last packets of each
+    /// slot, and with TCP the same packet again whenever it is repeated.
     pub(super) fn push(&mut self, packet: Packet, now: Instant) -> Option<Packet> {
         let choice = self.classes.choose(&packet);
         let flow = packet.flow;
@@ -243,13 +243,13 @@ impl Queue {
             return Some(packet);
         }
         if lane.packets.is_empty() {
-            // What a transport sends behind the last packet of another flow does not overtake it.
+            // What a transport sends after another flow's last packet does not overtake that.
             let line = &mut self.active[self.classes.get(class).level];
             line.join_behind_first(index, lane.had);
         }
         lane.packets.push_back(packet);
         if is_full {
-            // What has begun to go out goes on. What is not in transit makes no place for what is.
+            // What was sent in part stays. A packet in transit replaces only others in transit.
             let mut places = usize::from(lane.cut > 0)..lane.packets.len();
             let is_like_it = |it: &Packet| is_any || it.options.overflow == Overflow::DropHead;
             let may_go = |it: &Packet| it.flow == flow && is_like_it(it);
@@ -275,7 +275,7 @@ impl Queue {
         let before = std::mem::replace(&mut lane.class, class);
         let [before, after] = [before, class].map(|class| self.classes.get(class).level);
         if before != after {
-            // What it had among others says nothing here.
+            // The air time that it was charged at another level means nothing here.
             lane.had = Duration::ZERO;
         }
         if before != after && !lane.packets.is_empty() {
@@ -308,7 +308,7 @@ impl Queue {
         index
     }
 
-    /// The lane in which a flow is a guest: one of its class, where there is any.
+    /// The lane in which a flow becomes a guest: one of its class, if there is any.
     fn lane_as_guest(&mut self, flow: FlowId, choice: Choice) -> usize {
         let classes = choice.class..=choice.class + usize::from(choice.is_auto);
         let is_like_it = |index: &usize| classes.contains(&self.lanes[*index].class);
@@ -322,22 +322,21 @@ impl Queue {
         index
     }
 
-    /// The packet that would go out first.
+    /// The packet that would be sent first.
     pub(super) fn front(&self) -> Option<&Packet> {
         let lane = self.active.iter().find_map(|line| line.get(0))?;
         self.lanes[lane].packets.front()
     }
 
-    /// The packet whose flow is `turn` places behind the one whose turn it is among those of a
-    /// level, and its class.
+    /// The first packet of the flow that is `turn` places behind the level's next, and its class.
     pub(super) fn peek(&self, level: usize, turn: usize) -> Option<(&Packet, usize)> {
         let lane = &self.lanes[self.active[level].get(turn)?];
         Some((lane.packets.front()?, lane.class))
     }
 
-    /// Takes out a packet of at most `bytes` bytes that may ride with `host`, with its number in
-    /// its flow. An acknowledgement of TCP has none: it is no part of the numbering, and goes
-    /// before those of its flow that wait. `air` is what so many bytes more take in a frame.
+    /// Removes a packet of at most `bytes` bytes that may ride with `host`, and returns it with its
+    /// number in its flow. A TCP acknowledgement has no number, and may overtake waiting packets of
+    /// its flow. `air` is the time that so many more bytes take in a frame.
     pub(super) fn take_rider(
         &mut self,
         bytes: usize,
@@ -368,7 +367,7 @@ impl Queue {
         Some((packet, ride))
     }
 
-    /// Takes out all packets like this, whatever their flow.
+    /// Removes all packets that satisfy a condition, of whatever flow.
     pub(super) fn remove_all(&mut self, is_like: impl Fn(&Packet) -> bool) -> Vec<Packet> {
         let mut removed = Vec::new();
         for lane in &mut self.lanes {
@@ -385,22 +384,22 @@ impl Queue {
         self.lanes.iter_mut().for_each(|lane| lane.aged = lane.packets.len());
     }
 
-    /// Takes out all packets that waited already at the last mark, those of TCP or not, and marks
-    /// those that are left.
+    /// Removes all packets that were already waiting at the last mark, those of TCP only if
+    /// `tcp_too`, and marks those that remain.
     pub(super) fn expire(&mut self, tcp_too: bool) -> Vec<Packet> {
         let expired = self.lanes.iter_mut().flat_map(|lane| lane.expire(tcp_too)).collect();
         self.mark();
         self.count_out(expired)
     }
 
-    /// Lets lanes that are empty now wait for others.
+    /// Accounts for removed packets: lanes that have become empty leave the line.
     fn count_out(&mut self, removed: Vec<Packet>) -> Vec<Packet> {
         (0..self.lanes.len()).for_each(|index| self.let_wait(index));
         self.len -= removed.len();
         removed
     }
 
-    /// A lane that has become empty waits for packets; what it had is kept.
+    /// A lane that has become empty leaves the line; the air time it was charged is kept.
     fn let_wait(&mut self, index: usize) {
         let level = self.classes.get(self.lanes[index].class).level;
         if self.lanes[index].packets.is_empty()
@@ -411,7 +410,7 @@ impl Queue {
         }
     }
 
-    /// Takes out what [`Self::peek`] showed; `air` is what a frame with so many bytes takes.
+    /// Removes the packet that [`Self::peek`] shows; `air` is the time of a frame by its bytes.
     pub(super) fn take(
         &mut self,
         level: usize,
@@ -430,13 +429,13 @@ impl Queue {
         Some(Taken { packet, flow_seq, class })
     }
 
-    /// Whether a part of what [`Self::peek`] shows has gone out.
+    /// Whether a part of the packet that [`Self::peek`] shows has been sent.
     pub(super) fn is_cut(&self, level: usize, turn: usize) -> bool {
         self.active[level].get(turn).is_some_and(|lane| self.lanes[lane].cut > 0)
     }
 
-    /// Bytes of the packets of other flows than the one at a place that could ride with it; of no
-    /// more than can ride in a frame.
+    /// Bytes of packets that could ride with the packet at `turn`, of other flows; at most as many
+    /// packets as may ride in a frame.
     pub(super) fn rider_bytes(&self, level: usize, turn: usize) -> usize {
         let Some(own) = self.active[level].get(turn).map(|lane| &self.lanes[lane]) else {
             return 0;
@@ -452,9 +451,10 @@ impl Queue {
         all.take(MOST_RIDERS).map(|packet| RIDE_BYTES + packet.payload.len()).sum()
     }
 
-    /// Takes out as much of the flow at a place as `most` bytes of a bundle hold, the last packet
-    /// perhaps in part, and gives it one number in its flow; nothing if too little fits. Packets
-    /// for which `is_single` go by themselves. `air` is what a frame with so many bytes takes.
+    /// Removes as much of the flow at `turn` as a bundle of `most` bytes holds, possibly only a
+    /// part of the last packet, and assigns one number in its flow to it; none if too little fits.
+    /// Packets for which `is_single` holds go by themselves. `air` is the time of a frame with so
+    /// many bytes.
     pub(super) fn cut(
         &mut self,
         (level, turn): (usize, usize),
@@ -509,7 +509,7 @@ mod tests {
     use bytes::Bytes;
     use std::net::Ipv4Addr;
 
-    /// A megabyte a second, and half a millisecond for each frame.
+    /// Air time at 1 MB/s, plus half a millisecond per frame.
     fn air(bytes: usize) -> Duration {
         Duration::from_micros(500 + bytes as u64)
     }
@@ -535,7 +535,7 @@ mod tests {
         Packet { payload: payload.into(), ..packet(id, flow) }
     }
 
-    /// Takes all that wait, the first levels first.
+    /// Removes all waiting packets, the first levels first.
     fn drain(queue: &mut Queue) -> Vec<u64> {
         let levels = 0..queue.active.len();
         let next = || levels.clone().find_map(|level| queue.take(level, 0, air));
@@ -656,7 +656,7 @@ mod tests {
             .map(|it| (it.packet.id.0, it.packet.flow.0, it.flow_seq))
             .collect();
         assert_eq!(order, [(1, 1, 0), (2, 1, 1), (3, 1, 2), (4, 1, 3), (5, 2, 0), (6, 2, 1)]);
-        // The lane is idle: it is the guest's now, and its numbers go on.
+        // The lane is idle: it now belongs to the former guest, whose numbers continue.
         assert!(push(&mut queue, 8, 2) && queue.room(FlowId(2), Overflow::DropTail) == 3);
         assert_eq!(queue.take(0, 0, air).map(|taken| taken.flow_seq), Some(2));
     }
@@ -699,7 +699,7 @@ mod tests {
         queue.push(datagram(4, 2, 7, 1_000), Instant::ZERO);
         queue.mark();
         push(&mut queue, 5, 1);
-        // One goes out, and of another a part.
+        // One packet is sent, and a part of another.
         assert_eq!(queue.take(0, 0, air).expect("it waits").packet.id, UnitId(1));
         queue.cut((0, 0), 600, |_| false, air).expect("a part fits");
         assert_eq!(ids(queue.expire(true)), [2, 3]);
@@ -732,7 +732,7 @@ mod tests {
     #[test]
     fn a_flow_of_another_priority_begins_there_as_if_it_had_had_nothing() {
         let mut queue = with_class(Preset::Auto);
-        // Small packets that come one by one have had much of the first level's air.
+        // Small packets that arrive one by one have been charged much air at the first level.
         for id in 1..=100 {
             queue.push(datagram(id, 1, 7, 60), Instant::from_nanos(id * 50_000_000));
             queue.take(0, 0, air).expect("it waits");

@@ -1,4 +1,4 @@
-//! What is done with a frame: stamp, acknowledgement, data, parity.
+//! Evaluates the frames that arrive: stamp, acknowledgement, data, parity.
 
 use super::Wild;
 use super::beacon::BEACON_BYTES;
@@ -13,13 +13,13 @@ use crate::link::PeerSpec;
 use crate::wire::wild::{DecodeError, Decoded, Header, Kind, Turns, UnitHead, decode, flag};
 
 impl Wild {
-    /// Takes a frame that was for this node (or all), or that was only overheard.
+    /// Handles a frame that was for this node or for all (`is_ours`), or that was only overheard.
     pub(super) fn on_frame(&mut self, cx: &mut Cx<'_>, mut frame: ReceivedFrame, is_ours: bool) {
         let Some((index, decoded)) = self.open(cx, &frame) else { return };
         let header = decoded.header;
         let started = self.started(cx.now, index, &frame);
         frame.started = started.unwrap_or(cx.now);
-        // What a neighbour that began anew says is heeded as soon as it is known to have.
+        // What a restarted neighbour says counts once its restart is confirmed.
         let is_same_life = !self.peers[index].receiver.is_of_another_life(&header);
         if is_same_life && started.is_some_and(|at| self.is_stale(cx.now, index, &header, at)) {
             self.counters.stale += 1;
@@ -54,11 +54,11 @@ impl Wild {
         self.give_up(index, out);
     }
 
-    /// The frame in its parts and the neighbour that it is from; nothing if it is of no use.
+    /// Decodes a frame and finds its neighbour; none if the frame is of no use.
     fn open(&mut self, cx: &mut Cx<'_>, frame: &ReceivedFrame) -> Option<(usize, Decoded)> {
         if frame.protocol != EtherType::FARHOP {
             self.counters.malformed_protocol += 1;
-            // Of one that only protects its frames the keys tell, or their lack.
+            // If a neighbour merely protects its frames, the keys (or their absence) tell.
             if frame.protocol != EtherType::SEALED {
                 self.on_refused(cx, frame.from, Refusal::Link);
             }
@@ -85,11 +85,11 @@ impl Wild {
         }
         let kind = decoded.header.kind;
         if kind == Kind::Marker {
-            // Of 2P.
+            // This kind is sent by `two-p` only.
             self.on_refused(cx, frame.from, Refusal::Link);
             return None;
         }
-        // Only its beacons tell that the slot length of a neighbour was put right.
+        // Only its beacons prove that the neighbour's slot length has been corrected.
         let was_wrong =
             self.peers[index].refused.is_some_and(|(why, _)| why == Refusal::SlotLength);
         if !self.has_our_slot_length(&decoded) || (was_wrong && kind != Kind::Idle) {
@@ -101,7 +101,8 @@ impl Wild {
         Some((index, decoded))
     }
 
-    /// A beacon tells the slot length of its sender; a stamp beyond ours tells that it differs.
+    /// Whether the sender uses our slot length: a beacon tells it; other frames tell only that it
+    /// differs, by a stamp or a length out of bounds.
     fn has_our_slot_length(&self, decoded: &Decoded) -> bool {
         let ours = self.settings.slot.as_micros();
         let length = self.length_of(&decoded.header);
@@ -122,7 +123,7 @@ impl Wild {
         }
     }
 
-    /// Takes the turns of a beacon.
+    /// Applies the turns in a beacon.
     fn on_turns_of(&mut self, now: Instant, index: usize, decoded: &Decoded) {
         let place = self.peers[index].place;
         if !self.is_in_step_with(now, index, decoded.header.cluster) {
@@ -148,7 +149,7 @@ impl Wild {
         let slots = &mut self.groups[peer.place.0].slots;
         let is_with_us = slots.on_heard(cx.now, header.cluster, length);
         let (is_in_step, group) = (slots.is_in_step(cx.now), peer.place.0);
-        // Who is not in step with others has only this neighbour to find step with.
+        // A node that is in step with nobody has only this neighbour to get in step with.
         let is_up = is_with_us || !is_in_step;
         peer.heard = Some(cx.now);
         (peer.served.unheard, peer.served.asked) = (0, 0);
@@ -183,9 +184,9 @@ impl Wild {
         port.clock.started(now, frame.started, air, patience)
     }
 
-    /// Whether a frame is not of the neighbour's newest slot, or tells another start of it than the
-    /// stamp before: a copy that somebody passed on, or that was held up. What it says of
-    /// slots and of windows was true once.
+    /// Whether a frame is not from the neighbour's newest slot, or implies another start of that
+    /// slot than the earlier stamp did. It is then a copy that somebody passed on, or a delayed
+    /// frame: what it says about slots and windows is out of date.
     fn is_stale(&self, now: Instant, index: usize, header: &Header, started: Instant) -> bool {
         let memory = self.settings.slot * 2 * SILENT_CYCLES;
         let last = self.peers[index].stamp.filter(|(_, _, at)| now.since(*at) <= memory);
@@ -198,8 +199,8 @@ impl Wild {
         began.signed_since(start).unsigned_abs() > self.settings.slot.as_nanos() / 16
     }
 
-    /// Whether a frame tells when the slot of a neighbour began: the first, or one whose slot is
-    /// not known to have begun.
+    /// Whether a frame tells when the slot of a neighbour began: the first frame of a slot does,
+    /// and so does a later one if the first was not received.
     fn has_stamp(&self, index: usize, header: &Header) -> bool {
         let known = self.peers[index].stamp.map(|(slot, ..)| slot);
         header.has(flag::FIRST_IN_SLOT) || (header.delta_us > 0 && known != Some(header.slot))
@@ -241,7 +242,7 @@ impl Wild {
         }
     }
 
-    /// Takes what concerns the windows of both directions.
+    /// Handles what concerns the windows of both directions.
     fn on_window(
         &mut self,
         cx: &mut Cx<'_>,
@@ -255,8 +256,8 @@ impl Wild {
         if let Some(ack) = ack {
             let delta = if header.has(flag::FIRST_IN_SLOT) { header.delta_us } else { 0 };
             let began = frame.started.saturating_sub(Duration::from_micros(u64::from(delta)));
-            // Slots of two nodes in step may overlap by the error of the step. What was sent in
-            // the overlap was lost, because the neighbour was sending.
+            // Slots of two nodes in step may overlap by the synchronisation error. What was sent
+            // during the overlap was lost, because the neighbour was sending.
             let horizon = began + self.settings.slot / 4;
             let mut done = Vec::new();
             let sender = &mut self.peers[index].sender;
@@ -288,12 +289,12 @@ impl Wild {
         receiver.on_units(cx.now, units, is_ordered, out);
     }
 
-    /// Hands packets of a neighbour to the layer above.
+    /// Delivers packets of a neighbour to the layer above.
     pub(super) fn give_up(&mut self, index: usize, out: Vec<Arrival>) {
         let peer = &mut self.peers[index];
         for arrival in out {
             let UnitHead { flow, flow_seq, protocol, .. } = arrival.head;
-            // Without an order nothing goes in parts, and what has no number tells of no gap.
+            // Packets without an order are never cut, and their numbers prove no gap.
             let packets = match arrival.is_ordered || protocol == EtherType::FARHOP {
                 true => peer.joiner.take(flow, flow_seq, protocol, arrival.payload),
                 false => Some(vec![(protocol, arrival.payload)]),

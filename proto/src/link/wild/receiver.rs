@@ -1,10 +1,10 @@
 //! The receiving side of one neighbour: duplicates, bulk acknowledgement, order, decoding
 //! (`wildnet.md` 3, 4, 7.2).
 //!
-//! What comes after a gap in its flow waits until the gap is filled, until the sender's window has
-//! passed it, or until the patience is over; then it goes up, and what came too late goes up late.
-//! A new incarnation of the sender is believed after two frames in a row, so that one damaged or
-//! old frame cannot reset the window.
+//! A packet after a gap in its flow waits until the gap is filled, until the sender's window has
+//! passed the gap, or until the patience is over. It is then delivered; what was missing is
+//! delivered late if it still arrives. A new incarnation of the sender is believed only after two
+//! frames in a row, so that one damaged or old frame cannot reset the window.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,20 +16,20 @@ use crate::link::code::Decoder;
 use crate::wire::bundle::{self, Piece, Ride};
 use crate::wire::wild::{BulkAck, Header, Kind, MAX_ACK_BITS, UnitHead, decode_unit};
 
-/// Code blocks that are kept, at least, and for each class: its open one, and one before it whose
-/// parity is late.
+/// Code blocks that are kept: two for each class, its open one and an earlier one whose parity is
+/// late, but at least `LEAST_BLOCKS`.
 const LEAST_BLOCKS: usize = 8;
 const BLOCKS_OF_CLASS: usize = 2;
-/// Flows whose order is remembered.
+/// Flows whose order is tracked.
 const FLOWS: usize = 1_024;
-/// Frames in a row that show a restart.
+/// Number of unexpected frames in a row that prove a restart.
 const STRANGE_FRAMES: u8 = 2;
-/// How far back a sequence number may lie and still be an old one of the same incarnation.
+/// How far behind a sequence number may lie and still belong to the same incarnation.
 const BACK: i32 = 1 << 16;
-/// How far ahead it may lie: what a sender gave up while it was not heard.
+/// How far ahead it may lie: the sender may have given up packets while it was not heard.
 const AHEAD: i32 = 1 << 20;
 
-/// A packet as it came.
+/// A received packet.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) head: UnitHead,
@@ -40,12 +40,12 @@ pub(super) struct Arrival {
     pub(super) rate: Option<Bitrate>,
 }
 
-/// What a header says of its sender.
+/// What a header implies about its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It goes on as before, or is new.
+    /// The sender continues as before, or is new.
     Accepted,
-    /// It does not fit; ignored until it is confirmed.
+    /// The header does not fit; it is ignored until another one confirms it.
     Strange,
     /// The sender has restarted.
     Restarted,
@@ -81,9 +81,9 @@ pub(super) struct Receiver {
     patience: Duration,
     incarnation: Option<u8>,
     strange: u8,
-    /// All up to here came or were given up; nothing before the first frame.
+    /// All packets up to this one were received or given up; none before the first frame.
     cum: Option<Seq>,
-    /// Whether `cum + 1 + i` came.
+    /// Whether packet `cum + 1 + i` was received.
     bits: VecDeque<bool>,
     slot: u16,
     slot_received: u16,
@@ -96,7 +96,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// For a sender with so many classes.
+    /// For a sender with `classes` classes.
     pub(super) fn new(in_order: InOrder, patience: Duration, classes: usize) -> Self {
         Self {
             in_order,
@@ -115,8 +115,8 @@ impl Receiver {
         }
     }
 
-    /// Looks at the header of any frame of the neighbour. What waited for an incarnation that is
-    /// gone is put into `out`.
+    /// Checks the header of any frame of the neighbour. If the sender has restarted, packets that
+    /// waited from its earlier incarnation are added to `out`.
     pub(super) fn on_header(&mut self, header: &Header, out: &mut Vec<Arrival>) -> Verdict {
         let is_beacon = header.kind == Kind::Idle;
         let is_near = is_beacon
@@ -136,7 +136,7 @@ impl Receiver {
         verdict
     }
 
-    /// Whether a frame is of an incarnation of its sender that does not count, or not yet.
+    /// Whether a frame is of another incarnation of its sender than the one that is believed.
     pub(super) fn is_of_another_life(&self, header: &Header) -> bool {
         self.incarnation.is_some_and(|known| known != header.incarnation)
     }
@@ -152,7 +152,7 @@ impl Receiver {
         self.blocks.clear();
     }
 
-    /// Counts a frame for this node, and passes what its sender has given up.
+    /// Counts a frame for this node, and advances past what its sender has given up.
     pub(super) fn on_frame(&mut self, now: Instant, header: &Header, out: &mut Vec<Arrival>) {
         if self.cum.is_some() && self.slot == header.slot {
             self.slot_received = self.slot_received.saturating_add(1);
@@ -185,7 +185,7 @@ impl Receiver {
         }
     }
 
-    /// Takes a packet; what may go up now is put into `out`, in its order.
+    /// Adds a packet. Packets that may be delivered now are added to `out`, in order.
     pub(super) fn on_data(&mut self, now: Instant, arrival: Arrival, out: &mut Vec<Arrival>) {
         let Some(cum) = self.cum else { return };
         let ahead = arrival.head.seq.distance(cum);
@@ -203,7 +203,8 @@ impl Receiver {
         }
         self.bits[index] = true;
         self.slide();
-        // All that came in a frame is there before any of it goes up: nothing more is missing then.
+        // Everything that arrived in a frame is recorded before any of it is delivered: then the
+        // rest of the frame is never missing.
         let (riders, free): (Vec<_>, Vec<_>) =
             riders(&arrival).into_iter().partition(|rider| rider.is_ordered);
         let keys: Vec<FlowId> = riders.into_iter().map(|rider| self.hold(now, rider)).collect();
@@ -218,17 +219,18 @@ impl Receiver {
         self.release_passed(now, out);
     }
 
-    /// Takes a packet in the order of its flow, or of the link. Returns which that is.
+    /// Adds a packet to the order of its flow, or of the link. Returns which that is.
     fn hold(&mut self, now: Instant, arrival: Arrival) -> FlowId {
         let key = match self.in_order {
             InOrder::Link => FlowId(0),
-            // The sender says whether there is an order; it may have a class that we have not.
+            // The sender decides whether a packet is in order; it may have a class that we do not
+            // have.
             InOrder::Flow | InOrder::None => arrival.head.flow,
         };
         if self.flows.len() >= FLOWS && !self.flows.contains_key(&key) {
             self.forget_idle_flow();
         }
-        // The first packet of a flow needs to wait for nothing.
+        // The first packet of a flow waits for nothing.
         let first = (self.in_order != InOrder::Link && arrival.head.flow_seq == 0).then_some(0);
         let new = FlowIn { expected: first, held: VecDeque::new(), used: now };
         let flow = self.flows.entry(key).or_insert(new);
@@ -237,7 +239,7 @@ impl Receiver {
         if flow.held.is_empty() {
             self.holding.push(key);
         }
-        // Of one frame several may ride: they have its number, and stay as they stood in it.
+        // Several packets may ride in one frame: they have its number, and keep their order in it.
         let at = flow.held.iter().rposition(|held| !held.arrival.head.seq.is_after(seq));
         flow.held.insert(at.map_or(0, |at| at + 1), Held { since: now, arrival });
         key
@@ -250,8 +252,8 @@ impl Receiver {
         }
     }
 
-    /// Gives up what may go up in one flow: the next of the flow, and whatever has nothing
-    /// missing before it.
+    /// Delivers what may be delivered of one flow: the next packet of the flow, and packets that
+    /// have nothing missing before them.
     fn release(&mut self, now: Instant, key: FlowId, out: &mut Vec<Arrival>) {
         let Some(cum) = self.cum else { return };
         let by_number = self.in_order != InOrder::Link;
@@ -282,12 +284,12 @@ impl Receiver {
         }
     }
 
-    /// Gives up what has waited too long.
+    /// Delivers what has waited too long.
     pub(super) fn on_cycle(&mut self, now: Instant, out: &mut Vec<Arrival>) {
         self.release_passed(now, out);
     }
 
-    /// Takes a data packet as a part of its code block.
+    /// Adds a data packet to its code block. Returns what this decodes.
     pub(super) fn on_coded(&mut self, header: &Header, arrival: &Arrival) -> Vec<Bytes> {
         let Some(coded) = header.coded else { return Vec::new() };
         let block = self.block(coded.block);
@@ -295,7 +297,7 @@ impl Receiver {
         block.recover()
     }
 
-    /// Takes parity.
+    /// Adds parity to its code block. Returns what this decodes.
     pub(super) fn on_parity(&mut self, header: &Header, unit: Bytes) -> Vec<Bytes> {
         let Some(coded) = header.coded else { return Vec::new() };
         let block = self.block(coded.block);
@@ -303,7 +305,7 @@ impl Receiver {
         block.recover()
     }
 
-    /// Takes what was decoded, as if it had been received.
+    /// Adds decoded packets as if they had been received.
     pub(super) fn on_units(
         &mut self,
         now: Instant,
@@ -330,7 +332,7 @@ impl Receiver {
         &mut self.blocks[index]
     }
 
-    /// The bulk acknowledgement of all that came; nothing before the first frame.
+    /// The bulk acknowledgement of everything received; none before the first frame.
     pub(super) fn ack(&self) -> Option<BulkAck> {
         let cum = self.cum?;
         let nbits = self.bits.len();
@@ -343,7 +345,7 @@ impl Receiver {
     }
 }
 
-/// What rides in a packet, each as a packet of its own flow.
+/// The packets that ride in a packet, each as a packet of its own flow.
 fn riders(host: &Arrival) -> Vec<Arrival> {
     if host.head.protocol != EtherType::FARHOP {
         return Vec::new();
@@ -398,7 +400,7 @@ mod tests {
             Self(Receiver::new(in_order, Duration::from_millis(500), 1))
         }
 
-        /// A packet comes; the sequences that go up.
+        /// A packet arrives; returns the sequence numbers that are delivered.
         fn gets(&mut self, seq: u32, base: u32, flow: u16, flow_seq: u16) -> Vec<u32> {
             let mut header = header(seq, base);
             (header.flow, header.flow_seq) = (FlowId(flow), flow_seq);
@@ -468,7 +470,7 @@ mod tests {
         assert_eq!(bundle_comes(14, 4, &[rides(2, Some(2)), rides(2, Some(3))]), []);
         assert_eq!(bundle_comes(13, 3, &[rides(2, Some(1))]), [(2, 1), (2, 2), (2, 3)]);
         assert_eq!(bundle_comes(11, 1, &[]), [(1, 1), (1, 2), (1, 3), (1, 4)]);
-        // What comes late in one frame goes up together, before what is there already.
+        // The late packets of one frame are delivered together, before those that already waited.
         assert_eq!(bundle_comes(16, 6, &[rides(2, Some(6))]), []);
         let late = bundle_comes(15, 5, &[rides(2, Some(4)), rides(2, Some(5))]);
         assert_eq!(late, [(1, 5), (1, 6), (2, 4), (2, 5), (2, 6)]);

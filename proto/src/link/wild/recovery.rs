@@ -1,8 +1,9 @@
-//! How much a link repeats and codes: estimates of loss, and what follows from them
+//! Decides how much a link repeats and codes: it estimates the loss and derives the rest from that
 //! (`wildnet.md` 7).
 //!
-//! The printed rule `(1 - p)^n = q` is not a loss bound; `p^n = q` is used, as the sheet corrects.
-//! Logarithms and powers are repeated products, so that every machine computes the same.
+//! The rule as printed, `(1 - p)^n = q`, is not a bound on loss; `p^n = q` is used, as the sheet
+//! corrects it. Logarithms and powers are computed as repeated products, so that every machine gets
+//! the same results.
 
 use std::collections::VecDeque;
 
@@ -10,25 +11,26 @@ use super::config::{Recovery, Retries};
 use crate::link::code::MAX_PARITY;
 use crate::link::share;
 
-/// Slots over which the redundancy is estimated.
+/// Slots over which redundancy is computed.
 pub const SLOTS: usize = 10;
-/// Slots over which bursts are looked for.
+/// Slots over which the burstiness of losses is measured.
 const BURST_SLOTS: usize = 20;
 /// Weight of a new slot in the moving average of loss.
 const WEIGHT: f64 = 0.1;
-/// Losses come in bursts while the variance of losses per slot is so many times that of
-/// independent losses of the same mean. Over 20 slots of independent losses the ratio is that of
-/// chi-squared with 19 degrees of freedom: above 3.5 in fewer than 1 of 100,000 cases. A burst of
-/// half a slot once in 20 slots of 14 frames gives 6 and more.
+/// Losses come in bursts if the variance of losses per slot exceeds this many times that of
+/// independent losses with the same mean. For independent losses, this ratio over 20 slots follows
+/// chi-squared with 19 degrees of freedom: it exceeds 3.5 in fewer than 1 of 100,000 cases. One
+/// burst of half a slot in 20 slots of 14 frames gives 6 and more.
 const BURST_RATIO: f64 = 3.5;
-/// Most parity of a block, for each 10 data packets and at least: 1% is left of half the packets
-/// lost. Short blocks need more of it.
+/// Most parity of a block: for each 10 data packets, and the most for short blocks, which need
+/// relatively more. If half of the packets are lost, 1% of the data remains lost.
 const MOST_PARITY_OF_TEN: usize = 25;
 const MOST_PARITY_OF_FEW: usize = 8;
 
-/// Retransmissions after which at most `q` of the packets are lost, at a loss of `p` for each.
+/// Retransmissions after which at most a fraction `q` of packets is lost, if each transmission is
+/// lost with probability `p`.
 pub fn retries(p: f64, q: f64) -> u8 {
-    // One part in 10^9 more than q: 0.1 * 0.1 is a little over 0.01.
+    // A tolerance of one part in 10^9: as a float, 0.1 * 0.1 is slightly more than 0.01.
     let bound = q * (1.0 + 1e-9);
     let mut left = p;
     let mut retries = 0;
@@ -39,8 +41,8 @@ pub fn retries(p: f64, q: f64) -> u8 {
     retries
 }
 
-/// Fraction of data packets that are lost for good, if of `n` packets, `k` of them data, each is
-/// lost with probability `p`, and any `k` recover all.
+/// Fraction of data packets that remain lost, if each of `n` packets, `k` of which are data, is
+/// lost with probability `p`, and any `k` received packets recover all data.
 pub fn residual(k: usize, n: usize, p: f64) -> f64 {
     if p >= 1.0 {
         return 1.0;
@@ -48,7 +50,8 @@ pub fn residual(k: usize, n: usize, p: f64) -> f64 {
     if p <= 0.0 {
         return 0.0;
     }
-    // Terms from r = 0 received; each is the one before times (n - r) / (r + 1) * (1 - p) / p.
+    // Terms from r = 0 received packets on; each is its predecessor times (n - r) / (r + 1) * (1 -
+    // p) / p.
     let mut term = (0..n).fold(1.0, |product, _| product * p);
     let mut sum = 0.0;
     for received in 0..k {
@@ -59,35 +62,35 @@ pub fn residual(k: usize, n: usize, p: f64) -> f64 {
     sum
 }
 
-/// The smallest number of parity packets with which at most `target` of `k` data packets are
-/// lost, as far as two and a half for each data packet reach, or eight.
+/// The smallest number of parity packets with which at most a fraction `target` of `k` data packets
+/// remains lost; at most two and a half for each data packet, or eight if that is more.
 pub fn parity(k: usize, p: f64, target: f64) -> usize {
     let most = (k * MOST_PARITY_OF_TEN / 10).clamp(MOST_PARITY_OF_FEW, MAX_PARITY);
     (0..most).find(|parity| residual(k, k + parity, p) <= target).unwrap_or(most)
 }
 
-/// What became of the frames of one slot to one neighbour.
+/// Frames of one slot to one neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sample {
     sent: u32,
     lost: u32,
 }
 
-/// The same of many slots.
+/// The same over many slots.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     sent: u64,
     lost: u64,
 }
 
-/// What a class asks of the recovery.
+/// Recovery rules of a class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rules {
     pub(super) recovery: Recovery,
     /// Loss that may remain.
     pub(super) target: f64,
     pub(super) retries: Retries,
-    /// Most retries that are set from the loss.
+    /// Most retries where they follow the loss.
     pub(super) most: u8,
 }
 
@@ -110,30 +113,30 @@ impl Rules {
     }
 }
 
-/// What is done for a class now.
+/// How a class is treated now.
 #[derive(Debug)]
 struct Plan {
     rules: Rules,
     retries: u8,
-    /// Parity for blocks of 1, 2, .. data packets; empty where nothing is coded.
+    /// Parity for blocks of 1, 2, ... data packets; empty if nothing is coded.
     parity: Vec<u8>,
 }
 
-/// The estimate of loss to one neighbour, and what follows for each class.
+/// The estimate of loss to one neighbour, and the plan for each class that follows from it.
 #[derive(Debug)]
 pub(super) struct Estimate {
     average: Option<f64>,
-    /// Of all slots so far.
+    /// Over all slots so far.
     all: Tally,
     slots: VecDeque<Sample>,
     plans: Vec<Plan>,
     block: usize,
-    /// Fewest retries that are set from the loss.
+    /// Fewest retries where they follow the loss.
     least_retries: u8,
 }
 
 impl Estimate {
-    /// For the classes with these rules; codes blocks of at most `block` data packets.
+    /// For the classes with these rules. Blocks have at most `block` data packets.
     pub(super) fn new(rules: Vec<Rules>, block: usize) -> Self {
         let slots = VecDeque::with_capacity(BURST_SLOTS);
         let plan = |rules: Rules| Plan { rules, retries: rules.most_retries(), parity: Vec::new() };
@@ -142,14 +145,14 @@ impl Estimate {
         Self { average, all, slots, plans, block, least_retries: 0 }
     }
 
-    /// The card repeats what is lost, so that the loss says little of what goes by itself, what the
-    /// end of a slot cut short, and what the neighbour's card holds back for a missing one: each is
-    /// repeated once at any loss.
+    /// For radios whose card repeats lost frames. The measured loss then says little about frames
+    /// that go by themselves, that the end of a slot cuts off, or that the neighbour's card holds
+    /// back because of a missing one: each packet may therefore be repeated once, at any loss.
     pub(super) fn expect_repeats_below(&mut self) {
         self.least_retries = 1;
     }
 
-    /// Of the frames of one slot, `received` are known to have come.
+    /// Records a slot with `sent` frames, of which `received` are known to have arrived.
     pub(super) fn on_slot(&mut self, sent: u32, received: u32) {
         if sent == 0 {
             return;
@@ -166,7 +169,7 @@ impl Estimate {
         self.make_plans();
     }
 
-    /// Moving average of loss.
+    /// Moving average of the loss.
     pub(super) fn loss(&self) -> Option<f64> {
         self.average
     }
@@ -176,7 +179,7 @@ impl Estimate {
         share(self.all.lost, self.all.sent)
     }
 
-    /// Loss over the last 10 slots, the newest weighted most.
+    /// Loss over the last 10 slots; newer slots have more weight.
     pub(super) fn recent_loss(&self) -> f64 {
         let (mut lost, mut sent) = (0, 0);
         for (age, sample) in self.slots.iter().take(SLOTS).enumerate() {
@@ -187,25 +190,27 @@ impl Estimate {
         if sent == 0 { 0.0 } else { f64::from(lost) / f64::from(sent) }
     }
 
-    /// Frames that were sent, and those lost of them, over the last slots.
+    /// Frames that were sent in the last slots, and how many of these were lost.
     fn tally(&self, slots: usize) -> (u32, u32) {
         let add = |(sent, lost), sample: &Sample| (sent + sample.sent, lost + sample.lost);
         self.slots.iter().take(slots).fold((0, 0), add)
     }
 
-    /// The rule of succession over the last slots. Without it a few frames that all came would be
-    /// taken for a link that loses nothing, and nothing would repair what it does lose.
+    /// The loss of the last slots by the rule of succession, (lost + 1) / (sent + 2). Without it, a
+    /// link would seem to lose nothing after a few frames that all arrived, and what it loses would
+    /// not be repaired.
     fn expected_loss(&self, slots: usize) -> f64 {
         let (sent, lost) = self.tally(slots);
         f64::from(lost + 1) / f64::from(sent + 2)
     }
 
-    /// The loss that retries are set for.
+    /// The loss for which retries are chosen.
     fn cautious_loss(&self) -> f64 {
         self.expected_loss(BURST_SLOTS).max(self.average.unwrap_or(1.0))
     }
 
-    /// Whether losses come in bursts: their variance per slot is well above the binomial one.
+    /// Whether losses come in bursts: whether their variance per slot is well above the binomial
+    /// one.
     pub(super) fn is_bursty(&self) -> bool {
         if self.slots.len() < BURST_SLOTS {
             return false;
@@ -236,7 +241,8 @@ impl Estimate {
             let least = self.least_retries.min(plan.rules.most_retries());
             plan.retries = plan.rules.retries(cautious).max(least);
             plan.parity.clear();
-            // What is sent again repairs what coding of the last slots alone would not have.
+            // Coding alone is set more cautiously: retransmission would repair what parity from the
+            // loss of the last slots cannot.
             let loss = match plan.rules.recovery {
                 Recovery::Fec => recent.max(expected),
                 _ => recent,
@@ -256,7 +262,7 @@ impl Estimate {
         self.plans.len()
     }
 
-    /// Most retransmissions of a packet of a class, as things are now.
+    /// Most retransmissions of a packet of a class at the current loss.
     pub(super) fn retries(&self, class: usize) -> u8 {
         self.plans[class].retries
     }
@@ -279,8 +285,8 @@ impl Estimate {
         k.checked_sub(1).and_then(|index| parity.get(index)).map_or(0, |m| usize::from(*m))
     }
 
-    /// Parity for so many packets, if all are of the class that needs most of those that coding
-    /// alone repairs: others do without where a slot has no place for it.
+    /// Parity for so many packets, computed for the class that needs most, among those that are
+    /// repaired by coding alone. Other classes do without parity if a slot has no room for it.
     pub(super) fn parity_alone(&self, packets: usize) -> usize {
         let is_alone = |class: &usize| self.plans[*class].rules.recovery == Recovery::Fec;
         let of = |class: usize| {
@@ -423,7 +429,7 @@ mod tests {
                 (estimate.retries(class), estimate.codes_new(class), estimate.codes_again(class))
             })
         };
-        // Steady losses, then the halves of slots.
+        // First steady losses, then losses of half slots.
         (0..30).for_each(|_| estimate.on_slot(14, 12));
         let steady = [(0, true, false), (4, false, false), (4, false, false), (4, false, true)];
         assert_eq!(now(&estimate), steady);

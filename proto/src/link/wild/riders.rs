@@ -1,10 +1,11 @@
-//! Acknowledgements of TCP and short packets that ride in the frame of another packet: most of what
-//! they cost by themselves is preamble and gap.
+//! TCP acknowledgements and short packets that ride in the frames of other packets: most of their
+//! cost in frames of their own is preamble and gap.
 //!
-//! The frame's packet is then a bundle, one packet to the rest of the link: numbered, coded,
-//! repeated and acknowledged as a whole. What rides does not wait for what its host waits for, but
-//! for those before it in its own flow. Acknowledgements have no place in the order of theirs: a
-//! bare acknowledgement that comes early or late only says less than it could.
+//! The content of such a frame is a bundle, which is one packet to the rest of the link: it is
+//! numbered, coded, repeated and acknowledged as a whole. A rider does not wait for the packets
+//! that its host waits for, but for earlier ones of its own flow. TCP acknowledgements do not even
+//! wait for these: a bare acknowledgement that is early or late only acknowledges less than it
+//! could.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +17,15 @@ use super::queue::{Host, SHORT_BYTES, Taken};
 use crate::base::{Duration, EtherType, Instant, Packet, PacketDone, UnitId};
 use crate::wire::bundle::{self, MOST_RIDERS, Piece, RIDE_BYTES, Ride};
 
-/// Longest bundle, in bytes, so that a frame fits where one of a full packet does.
+/// Longest bundle, in bytes: its frame then fits wherever a frame with a full packet does.
 pub(super) const BUNDLE_BYTES: usize = 1_700;
 
-/// Which packets ride with which.
+/// Which packets ride with which host.
 #[derive(Debug, Default)]
 pub(super) struct Riders(BTreeMap<UnitId, Vec<UnitId>>);
 
 impl Riders {
-    /// The riders of a packet that has ended, which have ended as it has.
+    /// The riders of a packet that has ended. They have the same outcome.
     pub(super) fn end(&mut self, done: &PacketDone) -> impl Iterator<Item = PacketDone> + use<> {
         let done = *done;
         let riders = self.0.remove(&done.id).unwrap_or_default();
@@ -33,9 +34,9 @@ impl Riders {
 }
 
 impl Wild {
-    /// Lets acknowledgements and short packets that wait ride with a packet that goes out, or with
-    /// the pieces that go out in its name, as far as the frame still fits with them and has no
-    /// more than `most` bytes. `ack` is the length of the link's own acknowledgement in it.
+    /// Lets waiting acknowledgements and short packets ride with a packet that is sent, or with the
+    /// pieces sent in its name, as long as the frame fits and its bundle has at most `most` bytes.
+    /// `ack` is the length of the link's own acknowledgement in the frame.
     pub(super) fn board(
         &mut self,
         now: Instant,
@@ -49,7 +50,7 @@ impl Wild {
             let Packet { protocol, payload, .. } = &taken.packet;
             pieces.push(Piece::whole(*protocol, payload.clone()));
         }
-        // All copies of a broadcast have one name, by which riders could not be told apart.
+        // All copies of a broadcast have the same id, so their riders could not be told apart.
         let is_copy = self.copies.is_one(taken.packet.id);
         let can_ride = self.settings.acks_ride && self.peers[index].takes_parts;
         let rides = can_ride && self.settings.in_order != InOrder::Link && !is_copy;
@@ -75,7 +76,7 @@ impl Wild {
         taken.packet.payload = bundle::encode(&pieces);
     }
 
-    /// Takes out what fits beside `length` bytes and may ride with what was taken.
+    /// Removes from the queue what fits besides `length` bytes and may ride with `taken`.
     fn riders_for(
         &mut self,
         now: Instant,

@@ -1,8 +1,8 @@
-//! Which frame is next, and how it is built (`wildnet.md` 3, 5.1, 7.2, 12).
+//! Chooses the next frame and builds it (`wildnet.md` 3, 5.1, 7.2, 12).
 //!
-//! In each slot: acknowledgements by themselves to neighbours for whom nothing else is there,
-//! parity of closed blocks, retransmissions oldest first, new packets in turn, an acknowledgement
-//! where none of these fits and none went out, and a beacon if nothing else was sent.
+//! The order in each slot: acknowledgements to neighbours for which nothing else waits; parity of
+//! closed blocks; retransmissions, the oldest first; new packets, neighbours in turn; an
+//! acknowledgement if no data fits and none has been sent; and a beacon if nothing else was sent.
 
 use super::peer::Peer;
 use super::port::{Port, Toward};
@@ -23,11 +23,11 @@ pub(super) struct Outstanding {
     pub(super) slot: u16,
     pub(super) had_stamp: bool,
     pub(super) what: What,
-    /// Its length behind LLC/SNAP.
+    /// Length of its payload after LLC/SNAP.
     pub(super) bytes: usize,
-    /// Air time that was planned for it, with gap and overhead.
+    /// Air time that was planned for it, including gap and overhead.
     pub(super) planned: Duration,
-    /// Whether it was its neighbour's turn.
+    /// Whether it was charged to its neighbour's turn.
     pub(super) is_turn: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum What {
     Repeat(Seq),
     Parity,
     Control,
-    /// For a layer below, which puts so many bytes in.
+    /// For the layer below, which adds this many bytes.
     Carrier(usize),
 }
 
@@ -47,7 +47,7 @@ impl What {
     }
 }
 
-/// What goes into a frame besides what the slot adds.
+/// The content of a frame, without what depends on the slot.
 pub(super) struct Content<'a> {
     pub(super) kind: Kind,
     pub(super) what: What,
@@ -64,7 +64,7 @@ pub(super) struct Content<'a> {
 }
 
 impl Wild {
-    /// The next frame of one radio, if there is one that fits into the slot.
+    /// The next frame of one radio, if any fits into the slot.
     pub(super) fn next_frame(
         &mut self,
         cx: &mut Cx<'_>,
@@ -91,8 +91,7 @@ impl Wild {
         frame.or_else(|| self.beacon(cx.now, place, below))
     }
 
-    /// Whether anything fits into what is left of the slot: nothing shorter than a bare header
-    /// exists.
+    /// Whether anything fits into the rest of the slot: no frame is shorter than a bare header.
     fn has_place(&self, now: Instant, place: (usize, usize)) -> bool {
         let fits = |toward| self.fits(now, (place, toward), 0, Duration::ZERO);
         self.port(place).peers.iter().any(|peer| fits(Toward::Many(*peer))) || fits(Toward::All)
@@ -103,7 +102,8 @@ impl Wild {
         peer.is_up && !below(lane(peer)).is_none()
     }
 
-    /// The next frame of the neighbour whose turn it is, or of the next one that has any that fits.
+    /// The next frame to the neighbour whose turn it is, or to the next one that has a frame that
+    /// fits.
     fn in_turn(
         &mut self,
         now: Instant,
@@ -142,8 +142,8 @@ impl Wild {
         None
     }
 
-    /// An acknowledgement for whoever has had one: packets of others, which may fit into the slot
-    /// only before it, come first.
+    /// A further copy of an acknowledgement. Packets to others come first, because some may fit
+    /// into the slot only before it.
     fn told_again(
         &mut self,
         now: Instant,
@@ -159,8 +159,8 @@ impl Wild {
         })
     }
 
-    /// An acknowledgement went down to who is at `turn`. It counts as what it takes: where the slot
-    /// has no place for those of all, others are the first in the next one.
+    /// An acknowledgement was sent to the neighbour at `turn`. Its air time is charged: if the slot
+    /// has no room for those of all neighbours, others are first in the next slot.
     fn on_ack_alone(&mut self, place: (usize, usize), turn: usize, first: Option<usize>) {
         let sent = self.outstanding.back_mut().expect("it has just gone down");
         sent.is_turn = true;
@@ -176,8 +176,8 @@ impl Wild {
         &mut self.groups[place.0].ports[place.1]
     }
 
-    /// Whether a frame to a neighbour, or to all, with `bytes` bytes behind the header, and
-    /// `beside` of air time after it, end within the slot.
+    /// Whether a frame to a neighbour or to all, with `bytes` bytes after the header, and `beside`
+    /// of air time after it, fit into the slot.
     pub(super) fn fits(
         &self,
         now: Instant,
@@ -230,7 +230,7 @@ impl Wild {
         }
     }
 
-    /// The flags that have nothing to do with what is in a frame.
+    /// The flags that do not depend on the content of a frame.
     fn flags(&self, now: Instant, is_first: bool, peer: Option<usize>) -> u8 {
         let first = if is_first { flag::FIRST_IN_SLOT } else { 0 };
         let is_hurried = peer.is_some_and(|index| self.is_hurried(now, index));
@@ -238,7 +238,7 @@ impl Wild {
         flag::TAKES_PARTS | first | hurries
     }
 
-    /// Builds the frame and notes that it is under way.
+    /// Builds the frame and records that it is outstanding.
     pub(super) fn give(
         &mut self,
         now: Instant,
@@ -252,8 +252,8 @@ impl Wild {
         let overhead = self.settings.overhead;
         let port = self.port(place);
         let carried = if let What::Carrier(bytes) = content.what { Some(bytes) } else { None };
-        // What a layer below puts in may have a stamp in it. An acknowledgement goes twice, and a
-        // neighbour that has nothing else needs no time behind it.
+        // A carrier always has a stamp, which the layer below may deliver with its message. After
+        // an acknowledgement, which is sent twice, a neighbour needs no time.
         let toward = Toward::of(content.peer, content.what.is_of_packets());
         let options = port.options(toward);
         let had_stamp = !port.is_stamped || carried.is_some();
@@ -302,18 +302,18 @@ impl Wild {
 }
 
 impl WildConfig {
-    /// Bytes behind LLC/SNAP, without a seal, of the longest frame with packets of up to `packet`
+    /// Payload after LLC/SNAP, without a seal, of the longest frame with packets of up to `packet`
     /// bytes.
     pub fn longest_frame(&self, radio: &RadioSpec, packet: usize) -> usize {
         let rides = self.acks_ride && self.in_order != InOrder::Link;
         let single = self.single_frame(radio, packet.max(if rides { BUNDLE_BYTES } else { 0 }));
         let ack = self.most_ack_bytes(radio);
-        // One that is repeated may have an acknowledgement that it did not have at first.
+        // When a frame is repeated it may carry an acknowledgement that it did not carry at first.
         let filled = usize::from(self.frame_bytes.unwrap_or(0)) + ack;
         single.max(filled.saturating_sub(LLC_SNAP_BYTES + radio.seal_bytes))
     }
 
-    /// The same of a frame that holds one packet, or as many bytes together.
+    /// The same for a frame with one packet, or a bundle, of `body` bytes.
     pub(crate) fn single_frame(&self, radio: &RadioSpec, body: usize) -> usize {
         HEADER_BYTES + self.most_ack_bytes(radio) + UNIT_HEAD_BYTES + body
     }
@@ -323,7 +323,7 @@ impl WildConfig {
     }
 }
 
-/// The lane of the frames to a neighbour: all in one flow, because their order is chosen here.
+/// The lane of the frames to a neighbour. All are in one flow, because their order is chosen here.
 pub(super) fn lane(peer: &Peer) -> Lane {
     Lane { radio: peer.spec.radio, to: Some(peer.spec.node), ..Lane::default() }
 }

@@ -1,8 +1,9 @@
 //! The sending side of one neighbour: sliding window, selective retransmission (`wildnet.md` 3, 4).
 //!
-//! A bulk acknowledgement covers what was sent in slots that ended before the neighbour's slot
-//! began: holes among these are lost, the rest is in flight. Without any acknowledgement nothing
-//! is lost, but after three silent cycles all that was sent before the last cycle counts as lost.
+//! A bulk acknowledgement covers the packets that were sent in slots that ended before the
+//! neighbour's slot began: those that it does not contain are lost; packets sent later are in
+//! flight. Without an acknowledgement nothing counts as lost at first, but after three silent
+//! cycles everything does that was sent before the last cycle.
 
 use std::collections::VecDeque;
 
@@ -12,17 +13,17 @@ use super::recovery::Estimate;
 use crate::base::{Duration, Instant, Packet, PacketDone, PacketOutcome, Seq};
 use crate::wire::wild::BulkAck;
 
-/// Cycles without acknowledgement after which what was sent counts as lost.
+/// After this many cycles without an acknowledgement, packets count as lost.
 const SILENT_CYCLES: u64 = 3;
-/// Send slots whose frames are remembered until an acknowledgement tells of them.
+/// Send slots whose frame counts are remembered until an acknowledgement reports on them.
 const SLOTS: usize = 8;
-/// Part of the window in which the lowest priority has no place: else a bulk flow whose packets
-/// are lost again and again would keep everybody from sending.
+/// One part in this many of the window is closed to the lowest priority: otherwise a bulk flow
+/// whose packets are lost again and again would block all others.
 const KEPT_PART: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Sent, and nothing known yet.
+    /// Sent; its fate is unknown.
     Flight,
     /// To be sent again.
     Lost,
@@ -37,18 +38,18 @@ pub(super) struct Entry {
     pub(super) flow_seq: u16,
     /// Transmissions so far.
     pub(super) attempts: u8,
-    /// Most transmissions after the first, if its class has it so.
+    /// Most retransmissions that the packet itself allows.
     most_retries: u8,
     pub(super) class: usize,
     level: usize,
     air_time: Duration,
     state: State,
-    /// End of the slot of the last transmission, or of the next one if the neighbour's card has it:
-    /// that may hold it back for one that is missing before it.
+    /// End of the slot of the last transmission; a cycle later if the neighbour's card has
+    /// acknowledged it, because that card may hold the packet back until an earlier frame arrives.
     until: Instant,
 }
 
-/// What holds for a packet that is sent for the first time.
+/// Properties of a packet that is sent for the first time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) flow_seq: u16,
@@ -57,16 +58,16 @@ pub(super) struct Terms {
     pub(super) level: usize,
     /// Most retries that the packet allows; its class may allow fewer.
     pub(super) most_retries: u8,
-    /// End of the slot.
+    /// End of the current slot.
     pub(super) until: Instant,
 }
 
-/// Packets of one level that are to be repeated.
+/// The packets of one level that are to be repeated.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
     count: usize,
     bytes: usize,
-    /// No packet before this index is one of them.
+    /// No packet before this index of the window is one of them.
     from: usize,
 }
 
@@ -82,7 +83,7 @@ struct SentSlot {
     number: u16,
     until: Instant,
     frames: u32,
-    /// Those that the neighbour's card has acknowledged.
+    /// How many of them the neighbour's card has acknowledged.
     acked: u32,
 }
 
@@ -102,21 +103,21 @@ pub(super) struct Sender {
     window: VecDeque<Entry>,
     limit: usize,
     cycle: Duration,
-    /// Places of the window that the last level leaves to the others.
+    /// Places of the window that are closed to the lowest level.
     kept: usize,
     lost: Vec<Lost>,
-    /// The neighbour's slot of the last acknowledgement.
+    /// Number of the neighbour's slot in which the last acknowledgement was sent.
     ack_slot: Option<u16>,
     acked: Instant,
     slots: VecDeque<SentSlot>,
     pub(super) estimate: Estimate,
-    /// Packets that were given up, by class.
+    /// Packets given up so far, by class.
     pub(super) abandoned: Vec<u64>,
     pub(super) counters: SenderCounters,
 }
 
 impl Sender {
-    /// A window of `limit` packets of classes with `levels` priorities.
+    /// A window of `limit` packets for classes with `levels` priorities.
     pub(super) fn new(limit: usize, levels: usize, cycle: Duration, estimate: Estimate) -> Self {
         Self {
             base: Seq(0),
@@ -134,23 +135,23 @@ impl Sender {
         }
     }
 
-    /// Sets the first sequence, before anything is sent.
+    /// Sets the first sequence number, before anything is sent.
     pub(super) fn start_at(&mut self, seq: Seq) {
         assert!(self.window.is_empty(), "packets are under way");
         self.base = seq;
     }
 
-    /// Sets how long it takes until all that was sent could be acknowledged.
+    /// Sets how long it takes until everything that was sent could have been acknowledged.
     pub(super) fn set_cycle(&mut self, cycle: Duration) {
         self.cycle = cycle;
     }
 
-    /// The first sequence that may still be repeated.
+    /// The first sequence number that may still be repeated.
     pub(super) fn base(&self) -> Seq {
         self.base
     }
 
-    /// The next sequence to be given out.
+    /// The next sequence number to be assigned.
     pub(super) fn next(&self) -> Seq {
         self.base.add(self.window.len() as u32)
     }
@@ -176,7 +177,7 @@ impl Sender {
         self.lost.iter().map(|lost| lost.count).sum()
     }
 
-    /// Their bytes.
+    /// Bytes of these packets.
     pub(super) fn lost_bytes(&self) -> usize {
         self.lost.iter().map(|lost| lost.bytes).sum()
     }
@@ -199,7 +200,7 @@ impl Sender {
         Some((self.base.add(lost.from as u32), &self.window[lost.from]))
     }
 
-    /// Most retransmissions of a packet, as things are now.
+    /// Most retransmissions of a packet at the current loss.
     fn retries(&self, entry: &Entry) -> u8 {
         entry.most_retries.min(self.estimate.retries(entry.class))
     }
@@ -215,13 +216,13 @@ impl Sender {
         (index < self.window.len()).then_some(index)
     }
 
-    /// Takes a new packet that is sent now; its sequence.
+    /// Adds a packet that is sent for the first time now; returns its sequence number.
     pub(super) fn push(&mut self, packet: Packet, terms: Terms) -> Seq {
         let seq = self.next();
         let Terms { flow_seq, class, level, most_retries, until } = terms;
         let (air_time, state) = (Duration::ZERO, State::Flight);
         if self.window.is_empty() {
-            // Silence counts from the first packet that could have been acknowledged.
+            // Silence is measured from the first packet that could have been acknowledged.
             self.acked = self.acked.max(until);
         }
         self.window.push_back(Entry {
@@ -249,14 +250,15 @@ impl Sender {
         self.lost[entry.level].remove(entry);
     }
 
-    /// A transmission was on air for so long.
+    /// Adds the air time of a transmission.
     pub(super) fn on_sent(&mut self, seq: Seq, air_time: Duration) {
         if let Some(index) = self.index(seq) {
             self.window[index].air_time += air_time;
         }
     }
 
-    /// The neighbour's card has acknowledged a frame of slot `number`, which had this packet in it.
+    /// The neighbour's card has acknowledged a frame of slot `number`, which contained this packet,
+    /// if any.
     pub(super) fn on_acked_by_card(&mut self, number: u16, seq: Option<Seq>) {
         if let Some(slot) = self.slots.iter_mut().rfind(|slot| slot.number == number) {
             slot.acked += 1;
@@ -265,7 +267,7 @@ impl Sender {
         self.window[index].until += self.cycle;
     }
 
-    /// A transmission did not happen: the packet is to be sent before all newer ones, and the
+    /// A transmission did not take place: the packet is to be sent before all newer ones, and the
     /// attempt does not count.
     pub(super) fn on_late(&mut self, seq: Seq) {
         let Some(index) = self.index(seq) else { return };
@@ -276,7 +278,8 @@ impl Sender {
         }
     }
 
-    /// A transmission did not happen, and would not if it were tried again: the packet is given up.
+    /// A transmission did not take place because the frame is too long, and never will: the packet
+    /// is given up.
     pub(super) fn on_too_long(&mut self, seq: Seq, done: &mut Vec<PacketDone>) {
         let Some(index) = self.index(seq) else { return };
         let entry = &mut self.window[index];
@@ -304,7 +307,8 @@ impl Sender {
         self.slots.push_back(SentSlot { number, until, frames: 0, acked: 0 });
     }
 
-    /// A frame to the neighbour, one of those that it counts, was given down in the current slot.
+    /// A frame to the neighbour was given down in the current slot, of a kind that the neighbour
+    /// counts.
     pub(super) fn on_frame(&mut self) {
         if let Some(slot) = self.slots.back_mut() {
             slot.frames += 1;
@@ -318,9 +322,9 @@ impl Sender {
         }
     }
 
-    /// Takes a bulk acknowledgement from slot `slot` of the neighbour, which covers what was sent
-    /// in slots that ended at `horizon` or before. Ends of packets go into `done`; returns how
-    /// many were found lost.
+    /// Evaluates a bulk acknowledgement from the neighbour's slot `slot`. It covers what was sent
+    /// in slots that ended at `horizon` or earlier. Packets that end are added to `done`. Returns
+    /// how many packets were found lost.
     pub(super) fn on_ack(
         &mut self,
         now: Instant,
@@ -330,7 +334,7 @@ impl Sender {
         done: &mut Vec<PacketDone>,
     ) -> usize {
         if self.ack_slot == Some(slot) {
-            // A copy: an acknowledgement is built once in a slot.
+            // A copy: only one acknowledgement is built per slot.
             return 0;
         }
         if ack.cum.distance(self.base) < -1 || !ack.cum.is_before(self.next()) {
@@ -358,7 +362,7 @@ impl Sender {
         found
     }
 
-    /// Gives the estimate what the acknowledgement says of our slots.
+    /// Updates the loss estimate with what the acknowledgement says about our slots.
     fn on_report(&mut self, ack: &BulkAck, horizon: Instant) {
         while let Some(slot) = self.slots.front().filter(|slot| slot.until <= horizon).copied() {
             match slot.number.wrapping_sub(ack.slot) as i16 {
@@ -410,7 +414,7 @@ impl Sender {
         }
     }
 
-    /// Once in a cycle: looks for silence. Returns how many packets were found lost.
+    /// Once in a cycle: checks for silence. Returns how many packets were found lost.
     pub(super) fn on_cycle(&mut self, now: Instant, done: &mut Vec<PacketDone>) -> usize {
         if self.window.is_empty() || now.since(self.acked) <= self.cycle * SILENT_CYCLES {
             return 0;

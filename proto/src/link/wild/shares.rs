@@ -1,25 +1,25 @@
-//! How much of a slot each station of a star has, by what it could use.
+//! Divides a slot of a star among the stations, according to what each could use.
 
 use crate::base::Duration;
 
 /// What a station could use of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
-    /// What it must have.
+    /// The shortest turn that it must have.
     pub(super) least: Duration,
-    /// What it must have if it sends packets, so that it pays.
+    /// The shortest turn that is worthwhile if it sends packets.
     pub(super) paying: Duration,
-    /// What a packet more takes, where packets go whole; nothing where any part of a turn can be
+    /// Air time of one more packet, where packets are sent whole; 0 where any part of a turn can be
     /// filled.
     pub(super) packet: Duration,
-    /// What it could fill, with its acknowledgements.
+    /// What it could fill, including its acknowledgements.
     pub(super) wanted: Duration,
 }
 
-/// Splits a time among those who want something of it: the least for each, else what it wants, in
-/// equal parts if that is too much, or what pays to the first ones. Of parts for whole packets,
-/// what is over is for packets more, one each, of some of them, of others in each round. What
-/// nobody wants goes to all.
+/// Divides a time among several claims. Each gets its least, and then what it wants. If that is too
+/// much, they get equal parts; if equal parts are too short to be worthwhile, the first claims get
+/// what is worthwhile. Where packets are sent whole, the rest is given out as one more packet for
+/// some of them, different ones in each round. What nobody wants is shared by all.
 pub(super) fn share(left: Duration, claims: &[Claim], round: u32) -> Vec<Duration> {
     let all = claims.len() as u64;
     if all == 0 {
@@ -34,7 +34,7 @@ pub(super) fn share(left: Duration, claims: &[Claim], round: u32) -> Vec<Duratio
     let more = |at: usize| claims[at].wanted.saturating_sub(least(at));
     let mut left = left.saturating_sub(shares.iter().copied().sum());
     let mut open: Vec<usize> = (0..claims.len()).filter(|at| !more(*at).is_zero()).collect();
-    // Who wants less than a frame does not keep others from theirs.
+    // A claim that wants less than a frame does not keep others from theirs.
     let first = |at: usize| more(at).min(claims[at].paying.saturating_sub(least(at)));
     let mut taken = Duration::ZERO;
     open.retain(|at| {
@@ -55,7 +55,7 @@ pub(super) fn share(left: Duration, claims: &[Claim], round: u32) -> Vec<Duratio
         };
         settle(&mut open, &|at| Some(more(at)).filter(|more| *more <= part));
         if open.len() == before {
-            // Whose frame is longer than an equal part has place for one.
+            // If a frame is longer than an equal part, its station gets room for one.
             settle(&mut open, &|at| Some(first(at)).filter(|first| *first > part));
         }
         if open.len() == before {
@@ -71,8 +71,8 @@ pub(super) fn share(left: Duration, claims: &[Claim], round: u32) -> Vec<Duratio
     shares
 }
 
-/// Equal parts of a time, each for a first packet and for more of them, of what these take; all of
-/// the part where that is nothing.
+/// Equal parts of a time, each rounded down to a first packet and further packets (`packets` gives
+/// their air times); not rounded where the time of a further packet is 0.
 fn parts(left: Duration, packets: &[(Duration, Duration)], round: u32) -> Vec<Duration> {
     let part = left / packets.len().max(1) as u64;
     let whole = |(first, packet): &(Duration, Duration)| match *packet {
@@ -81,7 +81,7 @@ fn parts(left: Duration, packets: &[(Duration, Duration)], round: u32) -> Vec<Du
     };
     let mut parts: Vec<Duration> = packets.iter().map(whole).collect();
     let mut left = left.saturating_sub(parts.iter().copied().sum());
-    // Where the packets more begin: everywhere as often, in whatever order the stations are
+    // Where the additional packets begin: at each station equally often, whatever their order
     // (Fibonacci hashing, Knuth, volume 3, 6.4).
     let begins = (round.wrapping_mul(0x9e37_79b1) >> 16) as usize;
     for place in 0..packets.len() {
@@ -102,7 +102,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Claims by least, paying and wanted, in milliseconds, where a packet more takes so long.
+    /// Claims by least, paying and wanted, in milliseconds; each further packet takes `packet`.
     fn claims<const N: usize>(packet: u64, of: [(u64, u64, u64); N]) -> [Claim; N] {
         of.map(|(least, paying, wanted)| Claim {
             least: ms(least),
@@ -128,7 +128,7 @@ mod tests {
     fn whose_packets_are_longer_than_an_equal_part_has_place_for_one() {
         let all = claims(0, [(2, 8, 60), (1, 2, 60), (1, 2, 60)]);
         assert_eq!(share(ms(18), &all, 0), [ms(8), ms(5), ms(5)]);
-        // Else all have as much.
+        // Otherwise all get equal parts.
         assert_eq!(share(ms(25), &all, 0), [ms(9), ms(8), ms(8)]);
     }
 
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn where_packets_go_whole_no_part_of_one_is_given() {
         let of = |left| share(ms(left), &claims(2, [(1, 2, 60); 4]), 0);
-        // Two packets each, and one more for the first.
+        // Two packets for each, and one more for the first.
         assert_eq!(of(18), [ms(6), ms(4), ms(4), ms(4)]);
         assert_eq!(of(12), [ms(4), ms(4), ms(2), ms(2)]);
         let mut extra = [0; 4];
@@ -150,7 +150,7 @@ mod tests {
             (0..4).filter(|at| shares[*at] == ms(6)).for_each(|at| extra[at] += 1);
         }
         assert!(extra.iter().all(|times| (950..1_050).contains(times)), "{extra:?}");
-        // What is no packet is for all.
+        // A rest that is shorter than a packet is shared by all.
         assert_eq!(of(9), [Duration::from_micros(2_250); 4]);
     }
 }

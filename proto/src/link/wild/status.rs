@@ -99,7 +99,7 @@ impl Counters {
     }
 }
 
-/// Decisions, for the trace.
+/// Events for the trace.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum WildEvent {
@@ -109,7 +109,7 @@ pub(super) enum WildEvent {
     InStep { from: NodeId },
     /// A stamp asked for a correction.
     Stamp { from: NodeId, error_ns: i64 },
-    /// All frames of a neighbour are refused, because it is set differently.
+    /// All frames of a neighbour are refused, because it is configured differently.
     Refused { from: NodeId, why: &'static str },
     /// Packets were found lost.
     Lost { to: NodeId, packets: usize },

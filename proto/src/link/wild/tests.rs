@@ -55,14 +55,14 @@ fn data_of(from: u16, slot: u16, delta_us: u32) -> Header {
     }
 }
 
-/// A data frame of a neighbour, as first frame of its slot, whose preamble came at `started`
+/// A data frame of a neighbour, the first of its slot. Its preamble arrives at `started`, which was
 /// `delta_us` after its slot began.
 fn hears(wild: &mut Wild, from: u16, started: Instant, delta_us: u32, ours: bool) {
     let header = data_of(from, 1, delta_us);
     comes(wild, (from, from as u8 - 2), started, &header, ours);
 }
 
-/// A frame of a neighbour comes to one of the node's radios.
+/// A frame of a neighbour arrives at one of the node's radios.
 fn comes(
     wild: &mut Wild,
     (from, radio_id): (u16, u8),
@@ -101,7 +101,7 @@ fn offers(wild: &mut Wild, to: u16, id: u64) {
     wild.handle_tx(&mut Cx::new(at(0)), packet);
 }
 
-/// All frames that the node gives down at `now`, if each radio takes all of them.
+/// All frames that the node gives down at `now`, if each radio accepts all of them.
 fn drain(wild: &mut Wild, now: Instant) -> Vec<Frame> {
     let mut cx = Cx::new(now);
     let unit = |wild: &mut Wild, cx: &mut Cx<'_>| match wild.poll_tx(cx, &|_| Room::UNLIMITED) {
@@ -125,7 +125,7 @@ fn radios_of_one_channel_share_their_slots_and_the_latest_neighbour_counts() {
     let frames = drain(&mut wild, opens);
     let mut told: Vec<_> = frames.iter().map(|frame| (frame.radio.0, frame.to)).collect();
     told.sort_unstable();
-    // Behind its only packet each neighbour gets two more copies of the acknowledgement.
+    // After its only packet, each neighbour gets two more copies of the acknowledgement.
     assert_eq!(told.len(), 6);
     told.dedup();
     assert_eq!(told, [(0, Some(NodeId(2))), (1, Some(NodeId(3)))]);
@@ -260,7 +260,7 @@ fn a_broadcast_goes_to_each_neighbour_and_ends_once() {
     wild.handle_tx(&mut cx, packet(2, 40));
     let queued = |node: usize| wild.peers[node].queue.len();
     assert_eq!((queued(0), queued(1)), (1, 1));
-    // One of them is gone: its copy goes too, and the packet ends when the other one does.
+    // One neighbour is gone: its copy is dropped, and the packet ends with the other copy.
     wild.drop_copies(0);
     assert_eq!((wild.peers[0].queue.len(), wild.peers[1].queue.len()), (0, 1));
     assert!(wild.poll_rx(&mut cx).is_none());
@@ -353,8 +353,8 @@ fn a_shorter_slot_of_a_neighbour_is_followed_though_its_stamp_was_lost() {
     assert!(wild.poll_timeout() <= Some(at(145_000) + guard), "{:?}", wild.poll_timeout());
 }
 
-/// Node 1 with packets for node 2, which takes parts or does not; its frames in one slot, and what
-/// is in them, by length.
+/// The frames of node 1 with packets for node 2 in one slot, with the length and the flags of the
+/// pieces in them. Node 2 joins parts if `takes_parts`.
 fn filled(takes_parts: bool) -> Vec<Vec<(usize, bool, bool)>> {
     let config = WildConfig { frame_bytes: Some(2_304), ..WildConfig::default() };
     let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };

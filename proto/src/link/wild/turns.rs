@@ -1,12 +1,13 @@
 //! Turns within a slot, where several neighbours share one radio.
 //!
-//! A radio with one neighbour sends in the whole of its slot. The neighbours of a radio that has
-//! several send one after the other: at the middle of a star the radio itself says who may answer
-//! when, by what each said it could fill; where stars overlap, as in a row of nodes with one radio
-//! each, a slot is split into fixed parts, because nobody knows the wishes of all.
+//! A radio with one neighbour sends in the whole of its slot. If a radio has several neighbours,
+//! they send one after the other. At the middle of a star, the radio itself decides who may answer
+//! when, based on how much each of them said that it could send. Where stars overlap, as in a row
+//! of nodes with one radio each, a slot is split into fixed parts, because nobody knows the needs
+//! of all.
 //!
-//! Turns are counted from the start of the slot of whoever has them. Who gets which, where the
-//! middle of a star gives them out, is in `grants`.
+//! Turns are counted from the start of the holder's slot. How the middle of a star assigns them is
+//! in `grants`.
 
 use super::beacon::BEACON_BYTES;
 use super::grants::{Grants, packet_turn};
@@ -17,71 +18,71 @@ use super::{Settings, Wild, ack_bytes};
 use crate::base::{Duration, Instant, RadioSpec};
 use crate::wire::wild::{FULL_LENGTH, HEADER_BYTES, Header, Turns, UNIT_HEAD_BYTES};
 
-/// A station that does not hear the middle of its star sends in one of so many slots.
+/// A station that does not hear the middle of its star sends in one of this many slots.
 const ALONE_OF: u64 = 4;
-/// Of the slots in which a radio that misses a neighbour begins at another time, one in so many has
-/// a beacon outside of its part, and nothing else.
+/// A radio that misses a neighbour begins some slots at a random time. If it has only a part of
+/// each slot, one in this many of them has a beacon outside of that part, and nothing else.
 const BEACON_OF: u64 = 4;
 
-/// Slots of a pair are shortened until there has been nothing to send for so long.
+/// Slots of a pair are shortened until neither side has had anything to send for this long.
 const REST: Duration = Duration::from_secs(1);
 
 /// When a radio may send within the slot of its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Turn {
-    /// All the time.
+    /// In the whole slot.
     #[default]
     Whole,
-    /// In one of so many parts.
+    /// In one of several equal parts of the slot.
     Part {
         /// The part, from 0.
         index: u8,
-        /// How many there are.
+        /// The number of parts.
         count: u8,
     },
-    /// All the time, and it tells its neighbours when they may: it is the middle of a star.
+    /// In the whole slot, and it tells its neighbours when they may send: it is the middle of a
+    /// star.
     Grants {
-        /// Whether the slots of the star may have lengths of their own: none of its nodes has
-        /// another radio on the channel.
+        /// Whether the lengths of the star's slots may vary: none of its nodes has another radio on
+        /// the channel.
         splits: bool,
     },
-    /// When its only neighbour says so.
+    /// When its only neighbour, the middle of a star, permits it.
     Granted,
 }
 
 impl Turn {
-    /// Whether it is that of the middle of a star.
+    /// Whether the radio is the middle of a star.
     pub(super) fn is_middle(self) -> bool {
         matches!(self, Self::Grants { .. })
     }
 }
 
-/// A part of a slot, from its start.
+/// A part of a slot, relative to its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) from: Duration,
     pub(super) until: Duration,
 }
 
-/// The turns of one radio.
+/// The state of turns at one radio.
 #[derive(Debug, Default)]
 pub(super) struct PortTurns {
     pub(super) turn: Turn,
-    /// What the middle of the star gave this node, and until when that holds.
+    /// The turn that the middle of the star gave this node, and until when it is valid.
     own: Option<(Span, Instant)>,
-    /// What this node gives its neighbours.
+    /// The turns that this node gives its neighbours.
     pub(super) grants: Grants,
 }
 
 impl Port {
-    /// Whether a frame may be given down now.
+    /// Whether a frame may be given to the radio now.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         self.opens <= now && now < self.closes
     }
 
-    /// A send slot begins: from when to when this radio may send in it.
-    /// `is_joined` tells whether it hears a neighbour in step with it, and `misses_some` whether it
-    /// misses one.
+    /// A send slot begins: sets when this radio may send in it. `is_joined` tells whether the radio
+    /// hears a neighbour that is in step with it, and `misses_some` whether it misses one.
     pub(super) fn on_slot(
         &mut self,
         now: Instant,
@@ -104,8 +105,9 @@ impl Port {
         self.on_turns_begin();
     }
 
-    /// Who misses a neighbour begins some slots late. One that has a part of a slot may reach it at
-    /// no time in that part: it then has time for a beacon anywhere in its slot instead.
+    /// A radio that misses a neighbour begins some slots late. If it has only a part of each slot,
+    /// it may never reach the neighbour in that part: sometimes it then has time for a beacon
+    /// anywhere in its slot instead.
     fn move_for_missing(
         &self,
         now: Instant,
@@ -146,17 +148,18 @@ impl Port {
                 let from = part * u64::from(index);
                 Some(Span { from: from + settings.guard, until: from + part })
             }
-            // In step with others than the middle of its star, which has yet to hear of them; or
-            // the middle is not heard for a while, and others of the star have their turns.
+            // Either this station is in step with others than the middle of its star, which has yet
+            // to hear of them; or it does not hear the middle for a while, and others of the star
+            // have their turns.
             Turn::Granted if !is_joined => slots.draws(ALONE_OF).then_some(whole),
             Turn::Granted => self.turns.own.filter(|(_, until)| now < *until).map(|(span, _)| span),
         }
     }
 
-    /// What this radio is sure to have of a slot where it asks for it, with a window of so many
-    /// packets.
+    /// The part of a slot that this radio is sure to have if it asks for it. `window` is the number
+    /// of packets in its window.
     pub(super) fn surest(&self, settings: &Settings, window: usize) -> Duration {
-        // Who has turns granted has one neighbour.
+        // A radio whose turns are granted has one neighbour.
         let middle = self.peers.get(0).map_or(Toward::All, Toward::Many);
         let part = |parts: u8| (settings.slot / u64::from(parts)).saturating_sub(settings.guard);
         match self.turns.turn {
@@ -169,7 +172,8 @@ impl Port {
 }
 
 impl Wild {
-    /// Sets when each radio may send, by its number; without it all may all the time.
+    /// Sets when each radio may send, in the order of their numbers. Without this call all radios
+    /// may send in their whole slots.
     ///
     /// Panics if a radio has no turn.
     pub fn set_turns(&mut self, turns: &[Turn]) {
@@ -180,13 +184,13 @@ impl Wild {
         }
     }
 
-    /// The radio that a neighbour sends with, at the rate that it has for this node.
+    /// The radio that a neighbour sends with, at its rate towards this node.
     pub(super) fn radio_of(&self, peer: &Peer) -> RadioSpec {
         peer.radio.as_ref().map_or(self.port(peer.place).spec, |radio| **radio)
     }
 
-    /// Takes the turns that the only neighbour of a radio gives out, in whose slot of `length` they
-    /// came.
+    /// Applies the turns that the only neighbour of a radio assigns. They arrived in its slot,
+    /// which is `length` long.
     pub(super) fn on_turns(
         &mut self,
         now: Instant,
@@ -199,7 +203,8 @@ impl Wild {
         if port.turns.turn != Turn::Granted {
             return;
         }
-        // The slot that these turns are of begins within a slot, and each cycle takes two.
+        // The first slot with these turns begins at most one slot from now, and each cycle takes
+        // two.
         let until = now + slot * 2 * u64::from(turns.cycles);
         let ours = (slot * 2).saturating_sub(length).as_nanos();
         let part = |fraction: u16| Duration::from_nanos((ours * u64::from(fraction)) >> 16);
@@ -210,10 +215,10 @@ impl Wild {
         });
     }
 
-    /// How long the send slot that begins is to be: as long as what waits takes, up to what the
-    /// neighbours leave of a cycle; always as long as it is configured, if there is enough, and
-    /// where nobody has had anything to send for a while, which spares beacons. In a star it is
-    /// what its middle says.
+    /// Length of the send slot that begins. Normally it is as long as the waiting packets need, up
+    /// to what the neighbours leave of a cycle, and at least `slot` if there is enough to send. It
+    /// is also `slot` if nobody has had anything to send for a while, which saves beacons. In a
+    /// star its middle decides.
     pub(super) fn own_length(&self, now: Instant, group: usize) -> Duration {
         let Settings { slot, least, most, .. } = self.settings;
         let ports = &self.groups[group].ports;
@@ -246,13 +251,13 @@ impl Wild {
         slot * (length * full).as_nanos().div_ceil(slot.as_nanos()) / full
     }
 
-    /// What is over of the send slot that begins: its guard, or more of it for who woke up late.
+    /// How much of the send slot that begins is over: the guard, or more if the node woke up late.
     pub(super) fn spent(&self, now: Instant, group: usize) -> Duration {
         now.since(self.groups[group].slots.start()).max(self.settings.guard)
     }
 
-    /// Sets the lengths of the send slot that begins, and of the one that follows it where they are
-    /// this node's to say.
+    /// Sets the length of the send slot that begins, and of the neighbours' slot after it where
+    /// this node decides that.
     pub(super) fn set_lengths(&mut self, now: Instant, group: usize) {
         let (own, sole) = (self.own_length(now, group), self.sole_turn(group));
         for port in 0..self.groups[group].ports.len() {
@@ -267,8 +272,8 @@ impl Wild {
         }
     }
 
-    /// The turn of the only radio of a channel: the lengths of slots that several radios share
-    /// are not for one of them to say.
+    /// The turn of the only radio of a channel; none if several radios share the channel, because
+    /// none of them can decide the length of their slots alone.
     pub(super) fn sole_turn(&self, group: usize) -> Option<Turn> {
         match &self.groups[group].ports[..] {
             [port] => Some(port.turns.turn),
@@ -276,8 +281,8 @@ impl Wild {
         }
     }
 
-    /// The slot of the middle of a star has another length: so has that of this node, which has not
-    /// begun.
+    /// The middle of a star has changed the length of its slot; the length of this node's next slot
+    /// changes with it.
     pub(super) fn follow_length(&mut self, now: Instant, group: usize) {
         let is_granted = self.sole_turn(group) == Some(Turn::Granted);
         if is_granted && self.groups[group].slots.phase() == Phase::Receive {
@@ -286,12 +291,12 @@ impl Wild {
         }
     }
 
-    /// A length as a header tells it.
+    /// The slot length in a header.
     pub(super) fn length_of(&self, header: &Header) -> Duration {
         self.settings.slot * u64::from(header.length) / u64::from(FULL_LENGTH)
     }
 
-    /// Length of the current send slot, for a header.
+    /// Length of the current send slot, in the unit of the header.
     pub(super) fn length_units(&self, group: usize) -> u8 {
         let slot = self.settings.slot.as_nanos();
         let own = self.groups[group].slots.own() * u64::from(FULL_LENGTH);
@@ -299,15 +304,15 @@ impl Wild {
         u8::try_from(units).expect("a slot of less than four times its length")
     }
 
-    /// What could be sent to a neighbour, with the parity that it cannot do without and an
-    /// acknowledgement, in the unit of the header.
+    /// Air time of all that waits for a neighbour, with an acknowledgement and the parity of
+    /// packets that only coding repairs, in the unit of the header.
     pub(super) fn demand(&self, index: usize) -> u8 {
         let (peer, air) = (&self.peers[index], self.frame_air(index));
         let (waiting, lost) = (peer.queue.len(), peer.sender.lost());
         if waiting + lost == 0 {
             return 0;
         }
-        // What was cut to fill a frame is repeated as long as it is.
+        // Packets that were cut to fill a frame are repeated at that length.
         let front = peer.queue.front().map_or(0, |packet| packet.payload.len());
         let mean = peer.sender.lost_bytes().div_ceil(lost.max(1));
         let ack = air(ack_bytes(peer.sender.limit())).saturating_sub(air(0));
@@ -319,13 +324,14 @@ impl Wild {
         u8::try_from(units).unwrap_or(u8::MAX)
     }
 
-    /// The same, or nothing for a neighbour that is gone.
+    /// The same; 0 for a neighbour that is gone.
     pub(super) fn demand_of(&self, index: usize) -> u8 {
         if self.peers[index].is_up { self.demand(index) } else { 0 }
     }
 
-    /// What a frame says of that: a beacon, of all neighbours of its radio together. A station
-    /// whose packets are too long for its turn has nothing else to ask for a longer one with.
+    /// The demand that a frame announces; a beacon announces that of all neighbours of its radio.
+    /// If a station's packets are too long for its turn, a beacon is its only means to ask for a
+    /// longer one.
     pub(super) fn demand_told(&self, place: (usize, usize), peer: Option<usize>) -> u8 {
         let of = |index: &usize| self.demand_of(*index);
         match peer {
@@ -334,8 +340,8 @@ impl Wild {
         }
     }
 
-    /// The neighbour of a radio that is its node's only one there is in step again: how much later
-    /// than the middle's own slot ended its slot began.
+    /// A neighbour in step sent a stamp: averages how much later than the end of this node's slot
+    /// the neighbour's slot began.
     pub(super) fn on_lag(&mut self, index: usize, began: Instant) {
         let (group, _) = self.peers[index].place;
         let slots = &self.groups[group].slots;

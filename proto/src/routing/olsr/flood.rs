@@ -1,5 +1,5 @@
-//! What goes to the neighbours: HELLOs, and what is flooded, packed together and repeated where
-//! links lose much (RFC 3626, sections 3.3 and 9.3).
+//! What is sent to the neighbours: HELLOs and flooded messages, packed together, and repeated on
+//! lossy links (RFC 3626, sections 3.3 and 9.3).
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -20,27 +20,29 @@ const ACCESS: AccessCategory = AccessCategory::Voice;
 
 /// The flow of its own packets.
 pub(super) const FLOW: FlowId = FlowId(u16::MAX - 1);
-/// Most bytes of messages in a packet, and of one message, so that no link has to cut it.
+/// Most bytes of messages in a packet, and of one message, so that no link has to fragment it.
 const PACKET_BYTES: usize = 1_300;
-/// Neighbours in a message, so that it fits: of topology the best ones, in a HELLO all in turns.
+/// Most neighbours in a message, so that it fits: in a topology message the best ones, in HELLOs
+/// all in turn.
 const TOLD: usize = 150;
-/// Messages that wait to go out by a radio, at most.
+/// Most messages that wait to be sent over a radio.
 const PENDING: usize = 256;
-/// How often a flooded message is sent at most, and how often it may yet fail to reach a neighbour.
+/// Most transmissions of a flooded message, and the probability with which all of them may fail to
+/// reach a neighbour.
 const MOST_REPEATS: u8 = 4;
 const LOST_FLOODS: f64 = 0.05;
-/// What waits to go out by one radio.
+/// Messages that wait to be sent over one radio.
 #[derive(Debug)]
 pub(super) struct RadioOut {
     id: RadioId,
     rate: Option<Bitrate>,
     pub(super) owes_hello: bool,
     pub(super) pending: VecDeque<Flooded>,
-    /// What goes out once more with the next flush.
+    /// Messages that are sent once more with the next flush.
     pub(super) repeats: Vec<Flooded>,
     pub(super) may_flush: bool,
     packet_seq: u16,
-    /// Place of the neighbour that the next HELLO begins with where not all have room in one.
+    /// Index of the neighbour with which the next HELLO begins, if one HELLO has no room for all.
     next_told: usize,
 }
 
@@ -64,7 +66,7 @@ impl RadioOut {
 pub(super) struct Flooded {
     from: NodeId,
     bytes: Bytes,
-    /// How often it is yet to be sent.
+    /// How often it still has to be sent.
     left: u8,
 }
 
@@ -85,9 +87,9 @@ impl Olsr {
         self.set_by(Timer::Flush, now + jitter);
     }
 
-    /// How often a broadcast has to be sent so that it most probably arrives at every relay, or at
-    /// every neighbour if none is one, without those that are better reached by another. Over many
-    /// hops a message that is sent once on lossy links nearly never arrives.
+    /// How often a broadcast has to be sent to arrive with high probability at every relay, or at
+    /// every neighbour if there is no relay; neighbours that are better reached over another one do
+    /// not count. Sent only once, a message hardly ever arrives over many lossy hops.
     fn repeats(&self) -> u8 {
         let is_direct = self.table.is_direct();
         let wanted = |node: NodeId| match self.relays.is_empty() {
@@ -103,7 +105,7 @@ impl Olsr {
         (1..MOST_REPEATS).find(arrives).unwrap_or(MOST_REPEATS)
     }
 
-    /// Floods the own neighbours.
+    /// Floods the node's own neighbours.
     pub(super) fn on_topology_due(&mut self, now: Instant) {
         let interval = self.config.tc();
         let next = now + interval - self.jitter(interval / 4);
@@ -130,7 +132,7 @@ impl Olsr {
             self.signed += 1;
         }
         let counter = self.signing.is_some().then_some(self.signed);
-        // What is news goes to all, and what comes and goes as anything else.
+        // News goes to all nodes; what keeps coming and going is sent as far as other messages.
         let is_news = std::mem::take(&mut self.is_news) || self.hasty == 1;
         let reach = if is_news { u8::MAX } else { self.config.reach(self.ansn) };
         let topology = Topology { ansn: self.ansn, reach, neighbours, counter };
@@ -187,7 +189,7 @@ impl Olsr {
             flow: FLOW,
             protocol: EtherType::IPV4,
             payload: udp::encode(from, to, &payload, &[]),
-            // Links that repeat what is lost must not do so where it is counted.
+            // Links must not repeat lost HELLOs, whose losses are counted.
             options: TxOptions {
                 access: ACCESS,
                 rate,
@@ -202,7 +204,7 @@ impl Olsr {
         let radio = &mut self.radios[index];
         let mut neighbours = self.links.told(now, radio.id, &self.relays);
         if neighbours.len() > TOLD {
-            // Whoever is in nobody's HELLO has no link (6.2).
+            // A neighbour that is in no HELLO has no link (6.2).
             let first = radio.next_told % neighbours.len();
             neighbours.rotate_left(first);
             radio.next_told = first + TOLD;

@@ -8,44 +8,44 @@ use super::paths::Cost;
 use crate::base::{AddressPlan, Duration, Instant, Limit, NodeId, RadioId};
 use crate::wire::olsr::{Hello, LinkCode, Neighbour};
 
-/// Links that are kept at most; of others nothing is believed.
+/// Most links that are kept; HELLOs of others are ignored.
 const LINKS: usize = 256;
-/// The longest time that a HELLO is believed, and between two, whatever it says.
+/// The longest time for which a HELLO is believed, and between two of them, whatever it says.
 const MOST_VALIDITY: Duration = Duration::from_secs(600);
 const MOST_INTERVAL: Duration = Duration::from_secs(60);
-/// HELLOs below which nothing is known of a link: one of one is not all of them.
+/// Least HELLOs by which the share is divided: one of one does not mean all.
 const LEAST_SEEN: u8 = 4;
-/// HELLOs that count still once the last ones are missing: what came before says little then.
+/// HELLOs that still count once the last ones are missing: earlier ones say little then.
 const RECENT: u8 = 10;
-/// How many of the last ones: by chance that many are missing of a bad link about once a minute.
+/// How many missing in a row that takes: on a bad link, this happens by chance about once a minute.
 const MISSING: u32 = 5;
 
 /// A link from a neighbour's radio to one of ours.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// The last HELLOs, the newest in bit 0: whether each arrived.
+    /// The last HELLOs: whether each arrived, the newest in bit 0.
     window: u32,
     /// How many of them count.
     seen: u8,
-    /// How many more until what it was [forgotten](Link::forget) with has gone from the window.
+    /// HELLOs until the values with which it was [forgotten](Link::forget) have left the window.
     anew: u8,
     /// When the next HELLO counts as lost.
     overdue: Instant,
     interval: Duration,
-    /// Share of ours that it says arrives there, of 255.
+    /// Share of our HELLOs that arrive there, as it reports, of 255 (NLQ).
     nlq: u8,
     /// Until when it is believed to hear us.
     symmetric_until: Instant,
     /// Until when it counts as heard.
     heard_until: Instant,
-    /// Until when it wants us to send on what it floods.
+    /// Until when it asks us to forward what it floods.
     pub(super) selects_us_until: Instant,
     pub(super) willingness: u8,
-    /// Whom it hears in both directions.
+    /// Nodes with which it has links in both directions.
     pub(super) neighbours: Vec<NodeId>,
-    /// How many signatures of what it sends on are checked.
+    /// Limits how many signatures of messages that it forwards are checked.
     pub(super) checks: Limit,
-    /// How many HELLOs count.
+    /// Limits how many of its HELLOs count.
     pub(super) hellos: Limit,
 }
 
@@ -78,8 +78,9 @@ impl Link {
         }
     }
 
-    /// Counts the HELLOs that should have come by now. One is sent an interval after the last, less
-    /// up to a quarter (RFC 3626, 18.3): of any number of them the last is due between these times.
+    /// Counts the HELLOs that should have come by now. A HELLO is sent an interval after the last
+    /// one, less up to a quarter (RFC 3626, 18.3); any number of missing ones are counted at mean
+    /// intervals.
     fn count_overdue(&mut self, now: Instant, most: u8) {
         let limit = self.heard_until.min(now);
         let step = self.interval - self.interval / 8;
@@ -92,10 +93,10 @@ impl Link {
         }
     }
 
-    /// Takes it as one that has hardly been heard for long, so that any other way is taken. Beside
-    /// the traffic of nodes that it does not hear it may seem gone and be there: the only way
-    /// stays until the next HELLO is really missing. With more of them it comes back. Returns
-    /// whether more was known of it.
+    /// Treats it as a link that has hardly been heard for long, so that any other route is taken. A
+    /// neighbour may seem gone beside the traffic of hidden nodes although it is there: the only
+    /// route over it stays until the next HELLO is really missing, and recovers with each HELLO
+    /// that comes. Returns whether more was known of the link.
     fn forget(&mut self, most: u8) -> bool {
         let known = self.arrived();
         (self.seen, self.anew) = (RECENT.min(most), RECENT);
@@ -108,12 +109,12 @@ impl Link {
         (self.window & (u32::MAX >> (32 - u32::from(self.seen.max(1))))).count_ones()
     }
 
-    /// Share of its HELLOs that arrive here, of 255.
+    /// Share of its HELLOs that arrive here, of 255 (LQ).
     pub(super) fn lq(&self) -> u8 {
         (self.arrived() * 255 / u32::from(self.seen.max(LEAST_SEEN))) as u8
     }
 
-    /// Share of ours that arrive there, of 255.
+    /// Share of our HELLOs that arrive there, of 255 (NLQ).
     pub(super) fn nlq(&self) -> u8 {
         self.nlq
     }
@@ -122,7 +123,7 @@ impl Link {
         self.symmetric_until > now && self.cost().is_some()
     }
 
-    /// Transmissions that a packet takes; `None` if none arrives.
+    /// Expected transmissions of a packet; `None` if none arrives.
     pub(super) fn cost(&self) -> Option<Cost> {
         Cost::of(self.lq(), self.nlq)
     }
@@ -192,7 +193,7 @@ impl Links {
         link.willingness = hello.willingness;
         let about_us = hello.neighbours.iter().filter(|(_, neighbour)| neighbour.address == own);
         for (code, neighbour) in about_us {
-            // What it hears by another of its radios says nothing of this link.
+            // What it hears over another of its radios says nothing about this link.
             if *code == LinkCode::Neighbour {
                 continue;
             }
@@ -213,7 +214,7 @@ impl Links {
         true
     }
 
-    /// See [`Link::forget`]; false of a link that is not known.
+    /// See [`Link::forget`]; false if the link is not known.
     pub(super) fn forget(&mut self, key: (NodeId, RadioId)) -> bool {
         let most = self.window;
         self.links.get_mut(&key).is_some_and(|link| link.forget(most))
@@ -224,7 +225,7 @@ impl Links {
         self.links.retain(|(node, _), _| is_kept(*node));
     }
 
-    /// Counts HELLOs that did not come, and forgets who has been silent for too long.
+    /// Counts missing HELLOs, and forgets neighbours that have been silent for too long.
     pub(super) fn expire(&mut self, now: Instant) {
         let window = self.window;
         self.links.retain(|_, link| {
@@ -233,7 +234,7 @@ impl Links {
         });
     }
 
-    /// What a HELLO by a radio says: whom it hears, and who is heard by the others.
+    /// Contents of a HELLO over a radio: neighbours heard by this radio and by the others.
     pub(super) fn told(
         &self,
         now: Instant,
@@ -251,8 +252,9 @@ impl Links {
             };
             let address = self.plan.ipv4(node);
             let neighbour = Neighbour { address, lq: link.lq(), nlq: link.nlq };
-            // A link by this radio goes before what others hear. Whether it is one in both
-            // directions, and whether the other is a neighbour, are two questions (6.1.1).
+            // A link over this radio takes precedence over what the others hear. Whether the link
+            // works in both directions, and whether the other node is a neighbour, are two
+            // questions (6.1.1).
             match told.get_mut(&node) {
                 None => _ = told.insert(node, (code, neighbour)),
                 Some((known @ LinkCode::Asymmetric, _)) if code == LinkCode::Neighbour => {
@@ -290,7 +292,7 @@ mod tests {
             let mut links = Links::new(NodeId(1), AddressPlan::default(), &config);
             let mut now = Instant::ZERO;
             for number in 0..=120 {
-                // Up to a quarter of the interval less.
+                // Less by up to a quarter of the interval.
                 let less = if number % 4 < 2 { interval / 4 } else { Duration::ZERO };
                 now += interval - less;
                 if arrives[number % arrives.len()] {

@@ -1,20 +1,28 @@
-//! OLSR: every node knows the network and takes the path with the fewest expected transmissions
+//! OLSR: every node knows the network and uses the routes with the fewest expected transmissions
 //! (RFC 3626 with the link-quality extension of olsrd: ETX, all neighbours in topology messages).
 //!
-//! HELLOs tell each neighbour who is heard and how well (`links`), topology messages tell all
-//! others (`topology`), sent on by relays that each node chooses (`relays`); paths follow from both
-//! (`paths`). Messages are broadcast to the neighbours of each radio.
+//! HELLOs tell each neighbour which nodes are heard and how well (`links`). Topology messages tell
+//! all other nodes (`topology`); they are forwarded by relays, which each node chooses among its
+//! neighbours (`relays`). Routes are computed from both (`paths`). Messages are broadcast over each
+//! radio.
 //!
-//! What differs from the RFC, and why: there is no hysteresis, and neighbours are held longer,
-//! because the quality of a link says more; what is flooded is repeated on lossy links, and most of
-//! it goes a few hops only, as in olsrd (fish eye); all nodes flood all their neighbours
-//! (TC_REDUNDANCY 2), because the fewest transmissions are not always by relays; a link counts only
-//! if both of its ends tell of it, so that one node cannot draw traffic by a lie about another;
-//! routes are computed no more often than every `recompute_s`, so that they do not flutter, but for
-//! a neighbour that the radio says is gone. Nodes have one address, so there are no MID messages,
-//! and gateways are not announced (HNA). Messages of other kinds are not sent on. Transports keep
-//! the last next hop that they were told, for those that wait with their data until a node can be
-//! reached again.
+//! Differences from the RFC:
+//!
+//! - There is no hysteresis, and neighbours are held longer, because the quality of a link says
+//!   more.
+//! - Flooded messages are repeated on lossy links, and most of them go a few hops only, as in olsrd
+//!   (fish eye).
+//! - All nodes flood all their neighbours (TC_REDUNDANCY 2), because the fewest transmissions are
+//!   not always over relays.
+//! - A link counts only if both of its ends report it, so that a node cannot draw traffic by a lie
+//!   about another.
+//! - Routes are computed at most once every `recompute_s`, so that they do not flutter, except when
+//!   the link reports that a neighbour is gone.
+//! - Nodes have one address, so there are no MID messages. Gateways are not announced (HNA).
+//!   Messages of other kinds are not forwarded.
+//!
+//! Transports keep the last next hop that they were told, for flows whose data waits until a node
+//! can be reached again.
 
 mod config;
 mod flood;
@@ -43,12 +51,12 @@ use crate::base::{
     RoomBelow, Seed, named,
 };
 
-/// What each of the timers is for.
+/// What each timer is for.
 #[derive(Clone, Copy, Debug)]
 enum Timer {
     Hello,
     Topology,
-    /// What is to be sent on goes out.
+    /// Flooded messages that wait are sent.
     Flush,
     Compute,
 }
@@ -71,37 +79,37 @@ pub struct Olsr {
     is_born: bool,
     message_seq: u16,
     ansn: u16,
-    /// Messages that were signed.
+    /// Number of messages that were signed.
     signed: u64,
-    /// Whom the last topology message told of.
+    /// Neighbours in the last topology message.
     told: Vec<NodeId>,
     told_at: Instant,
-    /// How many of them in a row went out because neighbours came or went, and whether the next
-    /// one does.
+    /// How many topology messages in a row were early because neighbours came or went, and whether
+    /// the next one is.
     hasty: u32,
     is_hasty: bool,
     /// The next one corrects what others know from before a restart.
     is_news: bool,
     computed: Option<Instant>,
-    /// What the routes were computed with.
+    /// Neighbours with which the routes were computed.
     neighbours: BTreeMap<NodeId, (Cost, RadioId)>,
-    /// Old messages that are answered with the newest of their originator.
+    /// Limits how many old messages are answered with the newest one of their originator.
     answers: Limit,
     counters: Counters,
 }
 
-/// Where datagrams go.
+/// Routes in use, and what else is known of next hops.
 #[derive(Debug, Default)]
 struct Table {
     routes: BTreeMap<NodeId, (NextHop, Cost)>,
-    /// Radios to neighbours, of those that were lost too.
+    /// Radios to neighbours, including neighbours that were lost.
     direct: BTreeMap<NodeId, NextHop>,
-    /// Routes that were.
+    /// Former routes to nodes that have none now.
     last_known: BTreeMap<NodeId, NextHop>,
 }
 
 impl Table {
-    /// Tells of a neighbour whether it is best reached directly, as far as is known.
+    /// Whether a neighbour is best reached directly, as far as is known.
     fn is_direct(&self) -> impl Fn(NodeId) -> bool + '_ {
         move |node| self.routes.get(&node).is_none_or(|(hop, _)| hop.via == node)
     }
@@ -141,15 +149,15 @@ struct Counters {
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum OlsrEvent {
-    /// Traffic to a node goes another way from now on.
+    /// The next hop to a node changes.
     Route { to: NodeId, via: NodeId, hops: u8, etx: f64 },
-    /// There is no way to a node any more.
+    /// There is no route to a node any more.
     RouteLost { to: NodeId },
 }
 
 impl Olsr {
-    /// The protocol at `node` with its radios and the bit-rate of its messages by each; `None`
-    /// leaves that to the link.
+    /// The protocol at `node`, with its radios and the bit-rate of its messages on each; `None`
+    /// leaves the bit-rate to the link.
     pub fn build(
         config: &OlsrConfig,
         node: NodeId,
@@ -207,7 +215,7 @@ impl Olsr {
         slot.take_if(|due| *due <= now).is_some()
     }
 
-    /// Part of a time, drawn, so that neighbours do not send at once.
+    /// A random part of a time, so that neighbours do not send at once.
     fn jitter(&mut self, most: Duration) -> Duration {
         Duration::from_nanos(1 + self.rng.below(most.as_nanos().max(1)))
     }
@@ -231,7 +239,7 @@ impl Olsr {
         self.set(Timer::Hello, next);
     }
 
-    /// Computes the routes, and tells which are others now.
+    /// Computes the routes, and reports those that changed.
     fn on_compute_due(&mut self, cx: &mut Cx<'_>) {
         self.computed = Some(cx.now);
         self.counters.computed += 1;

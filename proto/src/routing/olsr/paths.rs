@@ -1,5 +1,5 @@
-//! Shortest paths over what is known of the network (RFC 3626, section 10), by expected
-//! transmissions.
+//! The routes with the fewest expected transmissions, over all that is known of the network (RFC
+//! 3626, section 10).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -20,7 +20,7 @@ impl Cost {
         (both > 0).then(|| Self(255 * 255 * 1_000 / both))
     }
 
-    /// Transmissions.
+    /// The number of transmissions.
     pub(super) fn etx(self) -> f64 {
         f64::from(self.0) / 1e3
     }
@@ -30,19 +30,19 @@ impl Cost {
     }
 }
 
-/// What each node says of its neighbours, in the order of the neighbours.
+/// Neighbours that each node reports, in order.
 pub(super) type Edges<'a> = BTreeMap<NodeId, &'a [(NodeId, Cost)]>;
 
-/// The cost of a link from `a` to `b`: what both of its ends say, and of two that differ the more.
-/// A link of which only one end knows may be a lie.
+/// The cost of a link from `a` to `b`: both ends must report it, and the higher cost counts. A link
+/// that only one end reports may be a lie.
 fn agreed(edges: &Edges<'_>, a: NodeId, b: NodeId, cost: Cost) -> Option<Cost> {
     let back = edges.get(&b)?;
     let place = back.binary_search_by_key(&a, |edge| edge.0).ok()?;
     Some(cost.max(back[place].1))
 }
 
-/// The next hop and the cost to every node that can be reached. Of two paths that cost the same
-/// the one with fewer hops is taken, then that by the lower neighbour.
+/// The next hop and the cost to every node that can be reached. Among routes of equal cost the one
+/// with fewer hops is taken, then the one over the neighbour with the lower number.
 pub(super) fn shortest(
     node: NodeId,
     best: &BTreeMap<NodeId, (Cost, RadioId)>,
@@ -77,7 +77,7 @@ mod tests {
         Cost::of(lq, 255).expect("a link that delivers")
     }
 
-    /// 1 to 2 and 3, both of them to 4: the way by 2 is bad at its end.
+    /// Node 1 has links to 2 and 3, and both to 4; the link from 2 to 4 is bad.
     fn edges(two: u8) -> Vec<(NodeId, Vec<(NodeId, Cost)>)> {
         let to =
             |edges: &[(u16, u8)]| edges.iter().map(|(n, lq)| (NodeId(*n), cost(*lq))).collect();

@@ -1,4 +1,4 @@
-//! What comes from the neighbours: HELLOs, and what others flood (RFC 3626, section 3.4).
+//! What is received from the neighbours: HELLOs, and what others flood (RFC 3626, section 3.4).
 
 use std::net::Ipv4Addr;
 
@@ -9,12 +9,12 @@ use crate::routing::Signing;
 use crate::wire::olsr::{self, Body, Hello, Message, Topology};
 use crate::wire::{ip, udp};
 
-/// Neighbours in a message that is believed, at most: more than any node tells.
+/// Most neighbours in a message that is accepted: more than any node sends.
 const MOST_HEARD: usize = 256;
-/// How often the time doubles at most.
+/// Most doublings of the time between early topology messages.
 const MOST_HASTY: u32 = 6;
 /// Least time between two topology messages of a node whose neighbours come and go. It doubles with
-/// each that follows soon: nodes at the edge of reach come and go all the time.
+/// each early one, because nodes at the edge of radio range come and go all the time.
 const LEAST_TC: Duration = Duration::from_secs(1);
 
 impl Olsr {
@@ -28,7 +28,7 @@ impl Olsr {
         };
         let mut has_hello = false;
         for message in messages {
-            // One packet shows that one HELLO arrived.
+            // A packet proves the arrival of one HELLO only.
             let is_hello = matches!(message.body, Body::Hello(_));
             if is_hello && std::mem::replace(&mut has_hello, true) {
                 self.counters.overflow += 1;
@@ -43,7 +43,7 @@ impl Olsr {
             self.counters.malformed += 1;
             return;
         };
-        // Nobody says a first word in the name of another.
+        // A message that has made no hop must come from its originator.
         if from != key.0 && (message.hops == 0 || matches!(message.body, Body::Hello(_))) {
             self.counters.false_name += 1;
             return;
@@ -80,18 +80,19 @@ impl Olsr {
         self.on_links_changed(now);
     }
 
-    /// The link says that a neighbour does not answer any more (RFC 3626, section 13).
+    /// The link reports that a neighbour no longer answers (RFC 3626, section 13).
     pub(super) fn on_lost(&mut self, now: Instant, key: (NodeId, RadioId)) {
         if self.links.forget(key) {
             self.on_links_changed(now);
-            // What goes to it is lost until the routes are others, and others may send to it by
-            // this node.
+            // Packets to it are lost until the routes change, and other nodes may send to it over
+            // this one.
             self.set_by(Timer::Compute, now);
             self.tell_soon(now);
         }
     }
 
-    /// Chooses relays again, and tells all soon if there are other neighbours than they know.
+    /// Chooses relays anew, and sends a topology message soon if the neighbours have changed since
+    /// the last.
     pub(super) fn on_links_changed(&mut self, now: Instant) {
         let (node, coverage) = (self.node(), self.config.relays);
         self.relays = relays::choose(&self.links, now, node, coverage, self.table.is_direct());
@@ -104,7 +105,7 @@ impl Olsr {
         }
     }
 
-    /// Tells all before it is due.
+    /// Sends the next topology message early.
     fn tell_soon(&mut self, now: Instant) {
         let soon = self.jitter(self.config.hello() / 4);
         let wait = (LEAST_TC * (1 << self.hasty.min(MOST_HASTY))).min(self.config.tc());
@@ -167,8 +168,8 @@ impl Olsr {
         }
     }
 
-    /// Sends on what is believed of a node, as it was checked: whoever brings it again may have
-    /// changed it.
+    /// Forwards the stored message of a node, which was checked: a later copy may have been
+    /// altered.
     fn send_on(&mut self, now: Instant, from: NodeId, is_relay: bool) {
         let hops = self.table.routes.get(&from).map(|(hop, _)| hop.hops);
         let message = self.topology.to_send_on(from, hops).filter(|_| is_relay);
@@ -178,8 +179,8 @@ impl Olsr {
         self.flood(now, from, message);
     }
 
-    /// A message of this node that others know. If it is from before a restart, it tells where the
-    /// numbers have to go on.
+    /// Handles a message of this node that another one forwarded. If it is from before a restart,
+    /// it tells at which number to continue.
     fn on_own(
         &mut self,
         now: Instant,
@@ -190,7 +191,7 @@ impl Olsr {
         let Some(counter) = topology.counter else {
             if self.signing.is_none() && is_after(message.seq, self.message_seq) {
                 self.message_seq = message.seq;
-                // Whoever repeats it with higher numbers is not answered each time.
+                // A node that repeats this with ever higher numbers is not answered each time.
                 self.set_by(Timer::Topology, now.max(self.told_at + LEAST_TC));
                 self.is_news = true;
             }
@@ -214,7 +215,7 @@ impl Olsr {
     }
 }
 
-/// The messages of a packet of ours; `None` if it is something else.
+/// The OLSR messages in a packet; `None` if it has something else.
 pub(super) fn messages(packet: &ReceivedPacket) -> Option<Result<Vec<Message>, olsr::DecodeError>> {
     if packet.protocol != EtherType::IPV4
         || ip::destination(&packet.payload) != Some(Ipv4Addr::BROADCAST.into())

@@ -1,4 +1,4 @@
-//! Who sends on what this node floods: multipoint relays (RFC 3626, section 8.3).
+//! The choice of multipoint relays, which forward what this node floods (RFC 3626, section 8.3).
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,15 @@ use super::links::Links;
 use super::paths::Cost;
 use crate::base::{Instant, NodeId};
 
-/// Never relays.
+/// Willingness of a node that never relays.
 const WILL_NEVER: u8 = 0;
-/// Always does.
+/// Willingness of a node that always does.
 const WILL_ALWAYS: u8 = 7;
 
-/// Chooses relays so that each node two hops away is reached by `coverage` of them, or by all that
-/// reach it. Of those that reach as many, the one with the better link is taken. A neighbour that
-/// is better reached by another counts as two hops away: it misses much of what is said here.
+/// Chooses relays so that each node two hops away is reached by `coverage` of them, or by all
+/// neighbours that reach it. Among neighbours that reach equally many nodes, willingness decides,
+/// then the better link. A neighbour that is better reached over another one counts as two hops
+/// away, because it misses many of our broadcasts.
 pub(super) fn choose(
     links: &Links,
     now: Instant,
@@ -34,7 +35,7 @@ pub(super) fn choose(
         reached.entry(neighbour).or_default().extend(far);
     }
     for far in reached.values_mut() {
-        // By several radios it reaches them no better.
+        // Several radios do not reach them any better.
         far.sort_unstable();
         far.dedup();
     }

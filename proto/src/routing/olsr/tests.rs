@@ -12,16 +12,16 @@ use crate::base::{EtherType, FlowId, Identity, Overflow, ReceivedPacket, TxOptio
 use crate::wire::olsr::{self, Body, Hello, Message, Neighbour, Topology};
 use crate::wire::{ip, udp};
 
-/// Nodes 1 to n, and which share of packets is lost between each two; `None` where there is no
+/// Nodes 1 to n, and the share of packets that is lost between each two; `None` where there is no
 /// link.
 struct Net {
     nodes: Vec<Olsr>,
     loss: BTreeMap<(u16, u16), f64>,
     now: Instant,
     rng: Rng,
-    /// IP packets that came to their ends: where, and from which neighbour.
+    /// IP packets that arrived at their destinations: where, and from which neighbour.
     arrived: Vec<(NodeId, NodeId)>,
-    /// Messages of topology that were sent, with who sent them.
+    /// Topology messages that were sent, with their senders.
     overheard: Vec<(NodeId, Message)>,
 }
 
@@ -144,7 +144,7 @@ impl Net {
         }
     }
 
-    /// Sends a message of topology by a node that says nothing else.
+    /// Makes a node that says nothing else send a topology message.
     fn inject(&mut self, from: u16, message: Bytes) {
         let payload = olsr::packet(1, &[message]);
         let plan = AddressPlan::default();
@@ -168,7 +168,7 @@ impl Net {
         self.settle();
     }
 
-    /// The way from a node to another: next hop after next hop.
+    /// The route from a node to another: one next hop after the other.
     fn path(&self, from: u16, to: u16) -> Option<Vec<u16>> {
         let mut path = vec![from];
         while path[path.len() - 1] != to {
@@ -239,7 +239,7 @@ fn two_good_hops_are_taken_rather_than_a_bad_one() {
 
 #[test]
 fn a_neighbour_that_hears_little_learns_by_another_what_is_flooded() {
-    // 4 stands behind 1, of whom 3 hears one packet in five.
+    // Node 4 is behind node 1, of which node 3 hears one packet in five.
     let mut net = Net::new(4, &[(4, 1), (1, 2), (2, 3), (1, 3)]);
     net.set_loss(1, 3, 0.8);
     net.run(60);
@@ -263,7 +263,8 @@ fn topology_crosses_many_lossy_hops() {
 
 #[test]
 fn only_relays_send_on() {
-    // 1 hears 2, 3 and 4; each of them hears 5: one of them is enough, and three are asked.
+    // Node 1 hears 2, 3 and 4, and each of them hears 5: one of them would be enough, and three are
+    // asked.
     let links = [(1, 2), (1, 3), (1, 4), (2, 5), (3, 5), (4, 5), (2, 3), (3, 4), (2, 4)];
     let sent_on = |relays| {
         let mut net = Net::new(5, &links);
@@ -311,7 +312,7 @@ fn nodes_with_keys_find_each_other_and_believe_no_other_signature() {
     let mut net = Net::chain(4).with_keys();
     net.run(30);
     assert_eq!(net.path(1, 4), Some(vec![1, 2, 3, 4]));
-    // 2 holds keys and invents a neighbour of 4, signed by itself, and then not at all.
+    // Node 2 holds keys and invents a neighbour of 4, first signed by itself, then unsigned.
     let plan = AddressPlan::default();
     let neighbours = vec![Neighbour { address: plan.ipv4(NodeId(9)), lq: 255, nlq: 255 }];
     for counter in [Some(1_000_000), None] {

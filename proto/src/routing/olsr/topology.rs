@@ -1,11 +1,11 @@
-//! What is flooded (RFC 3626, sections 3.4 and 9): each node's own set of neighbours, who may have
-//! said it, and whether it goes on.
+//! Topology messages (RFC 3626, sections 3.4 and 9): the neighbours that each node floods, whether
+//! a message is believed, and whether it is forwarded.
 //!
-//! Where nodes have keys a topology message carries its originator's signature and the number of
-//! messages that it has signed. A lower number than one that was seen is never believed, so that a
-//! recording of a far node does nothing. A node that was started anew begins at 1 and learns from
-//! the newest of its own messages, which the others flood once more, where to go on: nothing has to
-//! be kept on a disk for it, and no clock has to be right (as OSPF does it: RFC 2328, section
+//! Where nodes have keys, a topology message has its originator's signature and a counter of the
+//! messages that the originator has signed. A counter below one that was seen is never accepted, so
+//! a replayed recording of a distant node has no effect. A node that restarts begins at 1. The
+//! other nodes then flood its newest message once more, from which it learns where to continue. So
+//! nothing has to be kept on disk, and no clock has to be right (as in OSPF: RFC 2328, section
 //! 13.4).
 
 use std::collections::BTreeMap;
@@ -16,40 +16,40 @@ use crate::wire::olsr::{Message, Topology};
 
 use super::super::Signing;
 
-/// Nodes of which something is known, at most.
+/// Most nodes about which something is kept.
 const ORIGINATORS: usize = 4_096;
-/// The longest time that a message is believed, whatever it says.
+/// The longest time for which a message is believed, whatever it says.
 const MOST_VALIDITY: Duration = Duration::from_secs(1_800);
-/// How long the number of a message is remembered at least (DUP_HOLD_TIME, RFC 3626, 18.3): however
-/// short it is to be believed, it must not go in circles.
+/// How long the number of a message is remembered at least (DUP_HOLD_TIME, RFC 3626, 18.3), so that
+/// a message with a short validity does not travel in circles.
 const REMEMBERED: Duration = Duration::from_secs(30);
 /// Least time between two answers to old messages of one node, and from its newest message to an
-/// answer: some messages overtake others on their way.
+/// answer: some messages are overtaken on their way.
 const ANSWER: Duration = Duration::from_secs(3);
 
 /// What is known of one node.
 #[derive(Debug)]
 struct Originator {
-    /// Until when its neighbours are believed. Later only its number is.
+    /// Until when its neighbours are believed. Later only its number is known.
     until: Instant,
-    /// Until when it is not forgotten.
+    /// Until when it is remembered.
     known_until: Instant,
-    /// Its newest message, and how many hops that is meant to go.
+    /// Its newest message, and how many hops it is meant to go.
     newest: Message,
     reach: u8,
     number: Number,
-    /// In the order of the neighbours.
+    /// In order.
     neighbours: Vec<(NodeId, Cost)>,
     /// Whether its newest message was sent on.
     is_sent_on: bool,
-    /// When its newest message came, or it was last answered with that.
+    /// When its newest message came, or was last sent as an answer.
     answered: Instant,
 }
 
 /// Which of two messages of a node is the newer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
-    /// By the sequence number, modulo 2^16.
+    /// By sequence number, modulo 2^16.
     Seq(u16),
     /// By the signed counter.
     Counter(u64),
@@ -75,28 +75,29 @@ pub(super) fn is_after(seq: u16, other: u16) -> bool {
     Seq(u32::from(seq) << 16).is_after(Seq(u32::from(other) << 16))
 }
 
-/// What becomes of a topology message.
+/// The result of checking a topology message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is new: to be believed, and sent on.
+    /// It is new: it is believed and forwarded.
     New,
-    /// It was here, and may still be sent on.
+    /// It was here before, and may still be forwarded.
     Again,
-    /// It was here, and it was sent on.
+    /// It was here before, and was forwarded.
     Seen,
-    /// Its originator has said newer things.
+    /// A newer one of its originator is known.
     Old,
-    /// Old as well, and the newest is to be flooded once more, so that its originator learns it.
+    /// It is old too, and the newest one is to be flooded again, so that its originator learns of
+    /// it.
     ToAnswer,
-    /// No signature where there are keys, or one where there are none.
+    /// It has no signature where there are keys, or one where there are none.
     Unsigned,
     /// Its originator's key is not known.
     NoKey,
     /// The signature is wrong.
     Forged,
-    /// Nothing is kept of so many nodes.
+    /// Too many nodes are known already.
     TooMany,
-    /// Whoever brought it has brought too much of late.
+    /// The neighbour that forwarded it has sent too many recently.
     TooOften,
 }
 
@@ -112,8 +113,7 @@ impl TopologySet {
         Self { plan, originators: BTreeMap::new() }
     }
 
-    /// What a message of a node is worth; `signing` is what it must be signed for. Looks at the
-    /// signature last.
+    /// Judges a message of a node; `signing` has the keys for its signature, which is checked last.
     pub(super) fn judge(
         &self,
         now: Instant,
@@ -138,9 +138,10 @@ impl TopologySet {
                 return if known.is_sent_on { Verdict::Seen } else { Verdict::Again };
             }
             Some(known) if number.is_after(known.number) => Verdict::New,
-            // Without a counter, numbers of a node of which nothing is believed prove nothing.
+            // Without a counter, an old number proves nothing once the node's message has expired.
             Some(known) if topology.counter.is_none() && known.until <= now => Verdict::New,
-            // Without a counter that proves something only of what comes from itself: in order.
+            // Without a counter, it is proof only if it comes from the node itself, and so in
+            // order.
             Some(known)
                 if (key.is_some() || via == from) && now.since(known.answered) >= ANSWER =>
             {
@@ -155,7 +156,7 @@ impl TopologySet {
         }
     }
 
-    /// Believes a message that was judged new. Returns whether the network is another now.
+    /// Stores a message that was judged new. Returns whether the network has changed.
     pub(super) fn take(
         &mut self,
         now: Instant,
@@ -188,9 +189,9 @@ impl TopologySet {
         changed
     }
 
-    /// The newest message of a node that is so many hops away, for the next hop. Its TTL is not
-    /// signed, and whoever sends it first could end it: with a signature the counter stops loops,
-    /// and it goes as far as its originator meant.
+    /// The newest message of a node, ready to be forwarded; `hops` is the distance to that node.
+    /// Its TTL is not signed, so the first forwarder could end the flooding. A signed message
+    /// therefore goes as far as its originator meant, and its counter prevents loops.
     pub(super) fn to_send_on(&self, from: NodeId, hops: Option<u8>) -> Option<bytes::Bytes> {
         let Originator { newest, number, reach, .. } = self.originators.get(&from)?;
         match number {
@@ -201,8 +202,8 @@ impl TopologySet {
         }
     }
 
-    /// The newest message of a node came once more: it may have come a shorter way now. Nothing
-    /// else is taken from it, as nobody has looked at what it says.
+    /// The newest message of a node came again, perhaps over a shorter route. Only TTL and hops are
+    /// taken from this copy, because the rest was not checked.
     pub(super) fn see_again(&mut self, from: NodeId, ttl: u8, hops: u8) {
         let known = self.originators.get_mut(&from);
         if let Some(known) = known.filter(|known| known.newest.ttl < ttl) {
@@ -210,7 +211,7 @@ impl TopologySet {
         }
     }
 
-    /// Notes that the newest message of a node was sent on.
+    /// Notes that the newest message of a node was forwarded.
     pub(super) fn set_sent_on(&mut self, from: NodeId) {
         if let Some(known) = self.originators.get_mut(&from) {
             known.is_sent_on = true;
@@ -224,7 +225,7 @@ impl TopologySet {
         Some(&known.newest)
     }
 
-    /// Stops to believe what is too old. Returns whether there was any.
+    /// Drops what is too old to be believed. Returns whether there was any.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let mut has_expired = false;
         self.originators.retain(|_, known| {
@@ -242,7 +243,7 @@ impl TopologySet {
         self.originators.retain(|node, _| is_kept(*node));
     }
 
-    /// What each node says of its neighbours.
+    /// Neighbours that each node reports.
     pub(super) fn edges(&self) -> Edges<'_> {
         self.originators.iter().map(|(node, known)| (*node, &known.neighbours[..])).collect()
     }

@@ -1,4 +1,4 @@
-//! From a scenario to what each node needs: numbers, radios, neighbours, routes.
+//! Turns a scenario into what each node needs: numbers, radios, neighbours, routes.
 
 mod phases;
 mod routes;
@@ -25,17 +25,17 @@ pub(super) use search::Search;
 use topology::RadioUse;
 pub(super) use topology::Topology;
 
-/// A network made concrete.
+/// A network with everything that a scenario leaves implicit worked out.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Nodes in the order of the scenario.
     pub nodes: Vec<NodePlan>,
     /// Directed hops: first two for each link in the order of the scenario, there and back, then
-    /// those between nodes at places that hear each other.
+    /// those between nodes at positions that hear each other.
     pub hops: Vec<Hop>,
-    /// Where the nodes with places are, if signals weaken with distance.
+    /// Positions of the nodes that have one, unless only links carry anything.
     pub space: Option<Space>,
-    /// The nodes whose common radios are the sites of the space.
+    /// The nodes whose common radios are the sites of the space, in the order of the sites.
     pub sites: Vec<NodeId>,
 }
 
@@ -58,44 +58,44 @@ pub struct NodePlan {
     pub radios: Vec<RadioPlan>,
     /// When each radio may send, where the link has slots.
     pub turns: Vec<Turn>,
-    /// How frames go to and from neighbours under `wild`, where that is not as with this node's own
-    /// radio.
+    /// How frames go to and from neighbours under `wild`, for those where that differs from this
+    /// node's own radio.
     pub ways: Vec<Way>,
     /// Neighbours that hear this node and are heard by it.
     pub peers: Vec<PeerSpec>,
     /// Routes.
     pub next_hops: BTreeMap<NodeId, NextHop>,
-    /// The names of all nodes.
+    /// Names of all nodes, in their order.
     names: Arc<[String]>,
 }
 
 /// One radio.
 #[derive(Clone, Debug)]
 pub struct RadioPlan {
-    /// What links must know of it.
+    /// What links need to know of it.
     pub spec: RadioSpec,
     /// Its settings.
     pub config: Arc<RadioConfig>,
     /// Bit-rate of acknowledgements.
     pub ack_rate: Bitrate,
-    /// Bit-rate of messages of routing to all neighbours, unless another is asked for.
+    /// Bit-rate of broadcast routing messages, unless the routing settings give one.
     pub control_rate: Bitrate,
     /// Slot time.
     pub slot: Duration,
     /// How long after a frame's end its acknowledgement may begin to arrive.
     pub ack_timeout: Duration,
-    /// Whether its frames are on an air, where others hear them and wait for them. Those of a wire
-    /// are not, nor are those of a device of a daemon that takes all at once.
+    /// Whether its frames are on an air, where others hear them and defer to them. Frames on a wire
+    /// are not, nor are those of a daemon's device that takes all at once.
     pub has_air: bool,
-    /// Whether it waits for a busy medium.
+    /// Whether it defers to a busy medium.
     pub carrier_sense: bool,
-    /// What it makes of signals of some strength.
+    /// Which signals it decodes, senses and ignores.
     pub thresholds: Thresholds,
-    /// Delay of the longest way to a neighbour.
+    /// Propagation delay of the longest hop over which it can be received.
     pub longest: Duration,
 }
 
-/// One direction between two radios, one of which hears the other.
+/// One direction between two radios that the receiver hears.
 #[derive(Clone, Debug)]
 pub struct Hop {
     /// Transmitter.
@@ -106,9 +106,10 @@ pub struct Hop {
     pub delay: Duration,
     /// Received power.
     pub signal: Dbm,
-    /// What is lost on the way.
+    /// Losses on the way.
     pub loss: Arc<LossConfig>,
-    /// Whether frames can be decoded: the signal is strong enough, and channel and PHY are one.
+    /// Whether data can be decoded: the signal is strong enough, the channel is the same, and the
+    /// receiver knows a rate of the sender.
     pub usable: bool,
 }
 
@@ -117,12 +118,12 @@ pub struct Hop {
 enum Routes {
     /// All nodes.
     All,
-    /// The ends of the scenario's flows, along the paths between them.
+    /// The ends of the scenario's flows, and the nodes on the paths between them.
     OfFlows,
 }
 
 impl Scenario {
-    /// The number of a node.
+    /// The number of a node, by its name.
     pub fn node_id(&self, name: &str) -> Option<NodeId> {
         let index = self.node.iter().position(|node| node.name == name)?;
         Some(NodeId(index as u16 + 1))
@@ -134,17 +135,16 @@ impl Scenario {
         self.node.get(index).map(|node| node.name.as_str())
     }
 
-    /// The network made concrete, with a route from every node to every node it can reach: the
-    /// fewest hops; among equals, the one with the fewest expected transmissions by the losses of
-    /// its links, and then by the order of the links in the scenario.
+    /// The network worked out, with a route from every node to every node that it can reach: the
+    /// fewest hops; among equals the fewest expected transmissions, by the losses of the links;
+    /// then the order of the links in the scenario.
     ///
     /// Panics if the scenario has [`Scenario::problems`].
     pub fn plan(&self) -> Plan {
         self.plan_with(Routes::All)
     }
 
-    /// The network made concrete, with the routes that the flows of the scenario need and no
-    /// others.
+    /// The network worked out, with only those routes that the flows of the scenario need.
     ///
     /// Panics if the scenario has [`Scenario::problems`].
     pub fn plan_for_flows(&self) -> Plan {
@@ -174,8 +174,8 @@ impl Scenario {
             let radios = topology.radios[number - 1].iter().enumerate();
             let peer = |step: &topology::Step| PeerSpec { node: step.node, radio: step.radio };
             let devices: Vec<&DeviceConfig> = scenario.node[number - 1].all_devices().collect();
-            // Drivers put frames that are injected into no aggregates. And what acknowledges them
-            // would be sent while another radio of the same node and channel listens.
+            // Drivers do not aggregate injected frames. And where several radios of a node share a
+            // channel, an acknowledgement would be sent while another one listens.
             let is_card = |id: usize| matches!(devices.get(id), Some(DeviceConfig::Monitor { .. }));
             let aggregates = |id: usize, radio: &RadioUse| {
                 scenario.stack.link.is_acknowledged_by_radios()
@@ -229,7 +229,7 @@ impl Scenario {
         let micros = |micros: f64| Duration::from_secs_f64(micros / 1e6);
         let has_schedule = self.stack.link.has_schedule_over(phy.kind);
         let slot = config.slot();
-        // The round trip, SIFS, and a slot for the answer to be noticed (radio.md 2.5 and 8).
+        // The round trip, SIFS, and a slot to notice the answer (radio.md 2.5 and 8).
         let for_distance = radio.longest * 2 + phy.sifs() + slot;
         RadioPlan {
             spec: RadioSpec {
@@ -260,8 +260,8 @@ impl Scenario {
     }
 }
 
-/// Tells nodes how frames go to and from neighbours with other radios, over links with rates, and
-/// over ways shorter than the longest where each transmission waits for its answer.
+/// Adds how frames go to and from neighbours with other radios, over links with rates, and over
+/// hops shorter than the longest where each transmission waits for its acknowledgement.
 fn add_ways(topology: &Topology, nodes: &mut [NodePlan]) {
     for hop in topology.hops.iter().filter(|hop| hop.usable) {
         let spec = |(node, radio): (NodeId, RadioId)| {
@@ -281,9 +281,9 @@ fn add_ways(topology: &Topology, nodes: &mut [NodePlan]) {
     }
 }
 
-/// The bit-rate of messages to all neighbours: the lowest. Where that is heard farther than data,
-/// as by a card, routes would go by neighbours that data does not reach: there it is the fastest of
-/// those that all know and that are heard as far as data.
+/// The bit-rate of broadcast messages: the lowest. Where that is heard farther than data, as with a
+/// card, routes would use neighbours that data does not reach; so there it is the highest rate that
+/// all know and that is heard as far as data.
 fn control_rate(radio: &RadioUse, has_one_phy: bool, is_card: bool) -> Bitrate {
     let phy = radio.config.phy();
     let lowest = phy.basic_rates()[0];
@@ -311,12 +311,12 @@ impl Plan {
 }
 
 impl NodePlan {
-    /// What the link protocol must know of the radios.
+    /// What the link protocol needs to know of the radios.
     pub fn radio_specs(&self) -> Vec<RadioSpec> {
         self.radios.iter().map(|radio| radio.spec).collect()
     }
 
-    /// Whether a radio is a wire in a network whose radios send in slots.
+    /// Whether a radio is a wire in a network whose other radios send in slots.
     pub(super) fn is_wire_beside_slots(&self, spec: &RadioSpec) -> bool {
         let link = &self.stack.link;
         link.has_schedule() && !link.has_schedule_over(spec.phy.kind)
@@ -334,11 +334,11 @@ impl NodePlan {
     }
 
     /// The bit-rate of messages of transports to neighbours: that of the radio's acknowledgements,
-    /// without which nothing works in any case, and the lowest of several radios. Nothing where a
-    /// radio or the link chooses.
+    /// without which nothing works anyway; the lowest of several radios. `None` where a radio or
+    /// the link chooses.
     pub fn response_rate(&self) -> Option<Bitrate> {
         let sure = |radio: &RadioPlan| match radio.spec.phy.mixed {
-            // 802.11b does not know the OFDM that answers OFDM.
+            // 802.11b cannot decode the OFDM acknowledgements of OFDM.
             true => radio.spec.phy.control_rate(Bitrate::from_100kbps(110)),
             false => radio.ack_rate,
         };
@@ -348,8 +348,8 @@ impl NodePlan {
         is_ours.then_some(lowest)
     }
 
-    /// The bit-rate of messages to all neighbours of each radio: what was asked for or is usual,
-    /// and nothing where the link chooses the time and rate of all frames.
+    /// The bit-rate of broadcast messages of each radio: the one asked for or the usual one; `None`
+    /// where the link chooses the time and the rate of all frames.
     pub fn control_rates(&self, asked: Option<Bitrate>) -> Vec<(RadioId, Option<Bitrate>)> {
         let rate = |radio: &RadioPlan| {
             let has_schedule = self.stack.link.has_schedule_over(radio.spec.phy.kind);
@@ -358,10 +358,10 @@ impl NodePlan {
         self.radios.iter().map(|radio| (radio.spec.id, rate(radio))).collect()
     }
 
-    /// The air that each neighbour is reached over: where two have different ones, one can be heard
-    /// while something is sent to the other. It is that of the radio, and radios on overlapping
-    /// channels share theirs; what has none is by itself. Neighbours that several radios reach are
-    /// not there.
+    /// The air over which each neighbour is reached. If two neighbours have different airs, one can
+    /// be heard while we send to the other. Radios on overlapping channels share an air; a
+    /// neighbour over a radio without air has one of its own. Neighbours that several radios reach
+    /// are left out.
     pub fn airs(&self) -> BTreeMap<NodeId, usize> {
         let (airs, beyond) = (self.airs_of_radios(), self.radios.len());
         let air = |(index, peer): (usize, &PeerSpec)| {
@@ -398,12 +398,12 @@ impl NodePlan {
         self.peers.iter().map(|peer| (peer.node, name(peer.node))).collect()
     }
 
-    /// What blocks must know of the link.
+    /// What blocks need to know of the link.
     pub fn below_blocks(&self) -> Below {
         let link = &self.stack.link;
         let frame = self.hop.as_ref().map_or(0, |hop| hop.datagram_bytes());
-        // The end of a frame is told in the neighbour's slot: until then there are a slot of ours,
-        // and what is repeated of the one before.
+        // The end of a frame is known in the neighbour's slot. Until then our slot passes, with the
+        // retransmissions for the one before.
         let carried = |radio: &RadioPlan, during: Duration| {
             during.div_duration(radio.spec.share(frame)) as u32
         };
@@ -411,8 +411,8 @@ impl NodePlan {
             let slot = self.slot().filter(|_| link.has_schedule_over(radio.spec.phy.kind));
             slot.map(|(slot, _)| carried(radio, slot * 2))
         };
-        // One transmission is on air, and the next one waits behind it; what others of the node
-        // send finds places in the queue.
+        // One transmission is on air and the next waits behind it. The queue keeps places for other
+        // frames of the node.
         let in_aggregates = |radio: &RadioPlan| match (radio.spec.aggregate, link) {
             (0 | 1, _) => None,
             (frames, LinkConfig::Plain(plain)) => {
@@ -441,7 +441,7 @@ impl NodePlan {
         Below { repairs, has_schedule, frames, in_cycle, wires, airs, cycle }
     }
 
-    /// Length of a slot and its guard, where any radio has slots of `wild`.
+    /// Length of a slot and of its guard, if any radio has slots of `wild`.
     pub fn slot(&self) -> Option<(Duration, Duration)> {
         match &self.stack.link {
             LinkConfig::Wild(wild) if self.has_schedule() => Some((wild.slot(), wild.guard())),

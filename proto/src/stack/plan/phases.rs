@@ -1,8 +1,8 @@
-//! Who sends while who listens: the two phases of the nodes that share a channel in time slots.
+//! Who sends while who listens: the two phases of nodes that share a channel in time slots.
 //!
-//! All radios of a node on one channel send in the same slot, so the nodes of a channel must split
-//! into two halves without a link inside either (`wildnet.md` 6). A ring of an odd number of nodes
-//! cannot; another channel for one of its links opens it.
+//! All radios of a node on one channel send in the same slot. So the nodes of a channel must split
+//! into two halves with no link inside either half: the graph must be bipartite (`wildnet.md` 6). A
+//! ring of an odd number of nodes is not; another channel for one of its links opens it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use crate::link::wild::{Lengths, Turn};
 use crate::stack::config::{LinkConfig, StackConfig};
 use crate::stack::scenario::{NodeConfig, RadioConfig, Scenario};
 
-/// Channels that do not touch, by band: what is proposed for a link.
+/// Channels that do not overlap, by band: those that are proposed for a link.
 const APART_24_GHZ: [u16; 3] = [1, 6, 11];
 const APART_5_GHZ: [u16; 8] = [36, 40, 44, 48, 149, 153, 157, 161];
-/// The same of wide ones, by their centres.
+/// The same for wide channels, by their centres.
 const APART_40_MHZ: [u16; 4] = [38, 46, 151, 159];
 const APART_80_MHZ: [u16; 5] = [42, 155, 58, 106, 122];
 /// The highest channel of 2.4 GHz.
 const LAST_24_GHZ: u16 = 14;
 
-/// Nodes of one channel that cannot be split into two phases.
+/// A ring of an odd number of nodes on one channel, which cannot be split into two phases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::stack) struct OddRing {
     pub(in crate::stack) channel: u16,
@@ -30,10 +30,10 @@ pub(in crate::stack) struct OddRing {
     pub(in crate::stack) nodes: Vec<NodeId>,
 }
 
-/// A node on a channel.
+/// A node on a channel: all its radios there send in the same slot.
 pub(in crate::stack) type Place = (NodeId, u16);
 
-/// The stacks of a network: they differ in the lengths that its settings leave to slots.
+/// The stack settings of a network's nodes, which differ only in the lengths of their slots.
 pub(super) struct Stacks<'a> {
     topology: &'a Topology,
     turns: &'a [Vec<Turn>],
@@ -87,7 +87,7 @@ impl Topology {
         &self.radios[usize::from(node.0) - 1][usize::from(step.radio.0)]
     }
 
-    /// The neighbours of a node over radios of one channel; wires share nothing.
+    /// The neighbours of a node over radios of one channel, without wires, which share nothing.
     fn neighbours(&self, (node, channel): Place) -> impl Iterator<Item = NodeId> {
         let is_there = move |step: &&Step| {
             let config = &self.radio_of(node, step).config;
@@ -117,8 +117,8 @@ impl Topology {
             .flat_map(|(node, radios)| radios.iter().map(move |radio| (node, &*radio.config)))
     }
 
-    /// Of those that send in slots, the radio with the longest way to a neighbour, and how long a
-    /// frame takes for it.
+    /// Of the radios that send in slots, the one with the longest propagation delay to a neighbour,
+    /// and that delay.
     pub(in crate::stack) fn longest_way(&self) -> Option<(NodeId, Duration)> {
         let of = |radios: &Vec<RadioUse>| {
             let scheduled = radios.iter().filter(|radio| self.has_slots(radio));
@@ -128,7 +128,7 @@ impl Topology {
         all.filter_map(|(node, way)| Some((node, way?))).max_by_key(|(_, way)| *way)
     }
 
-    /// A node of which one radio with slots has several neighbours.
+    /// A node with a radio in slots that has several neighbours.
     pub(in crate::stack) fn shared_radio(&self) -> Option<NodeId> {
         (1..).map(NodeId).take(self.radios.len()).find(|node| {
             let mut seen = BTreeMap::new();
@@ -138,7 +138,7 @@ impl Topology {
         })
     }
 
-    /// Radios of one node on channels that overlap without being one.
+    /// Pairs of radios of one node whose channels overlap but are not the same.
     pub(in crate::stack) fn overlaps(&self) -> Vec<(NodeId, &RadioConfig, &RadioConfig)> {
         let mut found = Vec::new();
         for (node, radios) in (1..).map(NodeId).zip(&self.radios) {
@@ -154,10 +154,10 @@ impl Topology {
         found
     }
 
-    /// The ring that cannot be split, of each channel that has one.
+    /// For each channel that cannot be split, a ring of an odd number of nodes.
     pub(in crate::stack) fn odd_rings(&self) -> Vec<OddRing> {
         let mut rings: BTreeMap<u16, OddRing> = BTreeMap::new();
-        // By place, its distance from where the search began and the place before it.
+        // For each place, its distance from where the search began, and the node before it.
         let mut reached: BTreeMap<Place, (u32, NodeId)> = BTreeMap::new();
         for start in self.places() {
             if reached.contains_key(&start) || rings.contains_key(&start.1) {
@@ -192,12 +192,13 @@ impl Topology {
 type Station = (NodeId, RadioId);
 
 impl Topology {
-    /// When each radio may send in the slot of its node, by node and radio: radios that are
-    /// received by the same radio take turns.
+    /// When each radio may send in the slot of its node, by node and radio: radios that one radio
+    /// receives take turns.
     ///
     /// Slots may have lengths of their own between two nodes and in a star. Where a node has
-    /// several radios on a channel its neighbours would differ, and it could follow one of them:
-    /// all who are joined with it have one part of one.
+    /// several radios on a channel, its neighbours there would have slots of different lengths, and
+    /// it could follow only one of them. So all nodes joined with such a node have equal slots, of
+    /// one part.
     pub(in crate::stack) fn turns(&self) -> Vec<Vec<Turn>> {
         let mut turns: Vec<Vec<Turn>> =
             self.radios.iter().map(|radios| vec![Turn::Whole; radios.len()]).collect();
@@ -241,7 +242,8 @@ impl Topology {
         turns
     }
 
-    /// The nodes that are joined, over radios of one channel, with one that has several there.
+    /// The places that are joined, over radios of one channel, with a node that has several radios
+    /// there.
     pub(in crate::stack) fn rows(&self) -> BTreeSet<Place> {
         let has_several = |place: &Place| {
             let on_it = self.steps(place.0).iter().filter(|step| {
@@ -268,7 +270,7 @@ impl Topology {
         })
     }
 
-    /// The radios that have a part of a slot, each with how many parts there are.
+    /// The radios that have a part of a slot, each with the number of parts.
     pub(in crate::stack) fn parts(&self) -> Vec<(u8, &RadioConfig)> {
         let turns = self.turns();
         let all = turns.iter().flatten().zip(self.radios.iter().flatten());
@@ -279,7 +281,7 @@ impl Topology {
         .collect()
     }
 
-    /// By radio with slots, those that it hears and that hear it.
+    /// For each radio in slots, the radios that it hears and that hear it.
     fn two_way_hops(&self) -> BTreeMap<Station, Vec<Station>> {
         let has_slots = |(node, radio): Station| {
             self.has_slots(&self.radios[usize::from(node.0) - 1][usize::from(radio.0)])
@@ -294,8 +296,8 @@ impl Topology {
     }
 }
 
-/// Numbers the radios that are joined to one by common receivers, so that no two with a common
-/// receiver have the same number; returns them.
+/// Numbers the radios that are joined to `start` by common receivers, so that no two with a common
+/// receiver have the same number. Returns these radios.
 fn number_apart(
     heard: &BTreeMap<Station, Vec<Station>>,
     start: Station,
@@ -320,7 +322,7 @@ fn number_apart(
     group
 }
 
-/// The ring that an edge between two places closes with the ways that led to them.
+/// The ring that is closed by an edge between `a` and `b`, with the paths that led to them.
 fn ring(
     reached: &BTreeMap<Place, (u32, NodeId)>,
     channel: u16,
@@ -329,7 +331,7 @@ fn ring(
 ) -> Vec<NodeId> {
     let (mut left, mut right) = (vec![a], vec![b]);
     let before = |node: NodeId| reached[&(node, channel)].1;
-    // Both are as far from the start, so their ways meet after as many steps.
+    // Both are equally far from the start, so their paths meet after equally many steps.
     while left.last() != right.last() {
         for way in [&mut left, &mut right] {
             way.push(before(*way.last().expect("a way has a node")));
@@ -341,8 +343,9 @@ fn ring(
     left
 }
 
-/// Links of a channel, each with another channel, so that no ring of an odd number is left on any
-/// by what is known here; several choices, that with the fewest changes first.
+/// Proposes links of a channel to move to other channels, so that no channel has a ring of an odd
+/// number, as far as is known here. Of several proposals the one with the fewest changes comes
+/// first.
 ///
 /// `links` are the links of the network in the order of the file, with their channels, which are
 /// `width_mhz` wide.
@@ -366,8 +369,8 @@ pub(in crate::stack) fn channels_that_help(
         .collect()
 }
 
-/// Each link that would close an odd ring on the first channel on which it does not; nothing if
-/// there is none for one of them.
+/// Moves each link that closes an odd ring to the first channel on which it does not; `None` if
+/// some link finds no such channel.
 fn closing_links(
     links: &[([NodeId; 2], u16)],
     channel: u16,
@@ -387,8 +390,9 @@ fn closing_links(
     closing.into_iter().map(&mut change).collect()
 }
 
-/// Each link on the channel that goes by the lowest bit in which the numbers of its ends differ:
-/// that bit tells the halves apart. So four channels do for sixteen nodes, however they are joined.
+/// Moves each link of the channel by the lowest bit in which the numbers of its ends differ: on
+/// each channel that bit separates the halves. So four channels suffice for sixteen nodes, however
+/// they are joined.
 fn links_by_bits(
     links: &[([NodeId; 2], u16)],
     channel: u16,
@@ -402,13 +406,14 @@ fn links_by_bits(
     changed.map(|(index, (ends, _))| Some((index, *others.get(bit(ends) - 1)?))).collect()
 }
 
-/// Which nodes of a channel are joined, and whether in the same half.
+/// Which nodes of a channel are joined, and whether they are in the same half (a union-find with
+/// parity).
 #[derive(Default)]
 struct Halves(BTreeMap<Place, (NodeId, bool)>);
 
 impl Halves {
-    /// The node that stands for all that are joined with a node, and whether the node is in the
-    /// other half than that one.
+    /// The root of all nodes that are joined with a node, and whether the node is in the other half
+    /// than the root.
     fn root(&self, channel: u16, mut node: NodeId) -> (NodeId, bool) {
         let mut is_other = false;
         while let Some((above, flips)) = self.0.get(&(node, channel)) {
@@ -418,7 +423,7 @@ impl Halves {
         (node, is_other)
     }
 
-    /// Joins two nodes across the halves, if they are not in one half already.
+    /// Joins two nodes that must be in different halves. Returns whether that is possible.
     fn join(&mut self, channel: u16, ends: [NodeId; 2]) -> bool {
         let [(a, left), (b, right)] = ends.map(|end| self.root(channel, end));
         if a == b {

@@ -1,4 +1,4 @@
-//! Routes that do not change: those that flows need, or all.
+//! Fixed routes: those that flows need, or all.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::stack::scenario::{FlowConfig, FlowKind};
 use crate::transport::hop::HopConfig;
 
 impl Scenario {
-    /// Gives the nodes between the ends of each flow their routes, both ways.
+    /// Adds the routes between the ends of each flow, in both directions.
     pub(super) fn flow_routes(&self, topology: &Topology, nodes: &mut [NodePlan]) {
         let names: BTreeMap<&str, NodeId> =
             (1..).zip(&self.node).map(|(id, node)| (&*node.name, NodeId(id))).collect();
@@ -34,7 +34,7 @@ impl Scenario {
                 add_path(topology, &search, source, to, nodes);
             }
         }
-        // Relays have packets of their own for each other.
+        // Relays send packets of their own to each other.
         let hop = self.stack.hop.as_ref();
         let goes_by_address = hop.is_some_and(HopConfig::goes_by_address);
         let has_steps = |flow: &&FlowConfig| match flow.kind {
@@ -47,7 +47,7 @@ impl Scenario {
     }
 }
 
-/// Gives the nodes along a route their routes to each other, as far as they are neighbours.
+/// Adds one-hop routes between neighbours along a route, in both directions.
 fn add_steps(topology: &Topology, from: NodeId, to: NodeId, nodes: &mut [NodePlan]) {
     let mut at = from;
     while let Some(hop) = nodes[usize::from(at.0) - 1].next_hops.get(&to).copied() {
@@ -62,7 +62,7 @@ fn add_steps(topology: &Topology, from: NodeId, to: NodeId, nodes: &mut [NodePla
     }
 }
 
-/// Gives all nodes routes to all others.
+/// Adds routes from every node to every other.
 pub(super) fn all_routes(topology: &Topology, nodes: &mut [NodePlan]) {
     let mut search = Search::default();
     for number in 1..=nodes.len() {
@@ -74,8 +74,8 @@ pub(super) fn all_routes(topology: &Topology, nodes: &mut [NodePlan]) {
     }
 }
 
-/// Adds the routes along the path that was found from a node to a destination. The rest of a path
-/// that leads through a node with a route is there already.
+/// Adds the routes along the path that was found from a node to a destination. Where the path
+/// reaches a node with a route, the rest is there already.
 fn add_path(
     topology: &Topology,
     search: &Search,

@@ -3,29 +3,30 @@
 use super::topology::{Step, Topology, index};
 use crate::base::NodeId;
 
-/// How a node is reached.
+/// How the search reached a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reached {
     /// The search that last reached it.
     number: u32,
     /// Hops to the destination.
     hops: u16,
-    /// Transmissions on the best of the shortest ways, in thousandths.
+    /// Expected transmissions on the best of the shortest paths, in thousandths.
     milli_etx: u32,
 }
 
-/// A search for shortest paths, whose memory is used again.
+/// A search for shortest paths that reuses its memory.
 #[derive(Clone, Debug, Default)]
 pub(in crate::stack) struct Search {
     reached: Vec<Reached>,
     number: u32,
-    /// Who was reached, in this order.
+    /// The nodes that were reached, in this order.
     order: Vec<NodeId>,
 }
 
 impl Search {
-    /// Finds the hops to `to` from all of `from` that lead there, and from whoever is nearer; from
-    /// everybody if `from` is empty. A way leads over links that lose all where no other one does.
+    /// Finds the hops to `to` from all of `from` that have a path, and from all nodes that are
+    /// nearer; from all nodes if `from` is empty. A path uses links that lose everything only where
+    /// there is no other.
     pub(super) fn toward(&mut self, topology: &Topology, to: NodeId, from: &[NodeId]) {
         self.reached.resize(topology.len(), Reached::default());
         self.number += 1;
@@ -46,8 +47,8 @@ impl Search {
         }
     }
 
-    /// Goes on from the first `most` who were reached, over dead steps or over the others, until
-    /// none of `from` is missing. Returns how many are then.
+    /// Expands the first `most` nodes that were reached, over dead steps or over the others, until
+    /// none of `from` is missing. Returns how many still are.
     fn spread(
         &mut self,
         topology: &Topology,
@@ -59,7 +60,7 @@ impl Search {
         while let Some(at) = self.order.get(next).copied().filter(|_| next < most) {
             next += 1;
             let Reached { hops, milli_etx, .. } = self.reached[index(at)];
-            // All that are as far as the farthest may be on a way to it that is as short.
+            // Nodes as far away as the farthest may still improve equally short paths to it.
             if missing == 0 && !from.is_empty() && hops >= last {
                 break;
             }
@@ -83,8 +84,8 @@ impl Search {
         missing
     }
 
-    /// The first step from a node on the best of the shortest ways, by the order of the links where
-    /// several are as good.
+    /// The first step from a node on the best of the shortest paths; among equals, the first in the
+    /// order of the links.
     pub(super) fn step<'a>(&self, topology: &'a Topology, from: NodeId) -> Option<&'a Step> {
         let hops = self.hops(from)?.checked_sub(1)?;
         let nearer = |step: &&Step| self.hops(step.node) == Some(hops);

@@ -119,8 +119,8 @@ fn who_cannot_decode_a_frame_is_no_neighbour() {
     assert!(!is_joined(&scenario));
     scenario.node[1].radio = own(r#"{ "mixed": true }"#);
     assert!(is_joined(&scenario));
-    // What the first sends at its own rates is more than the second has antennas for; in one stream
-    // they understand each other.
+    // The own rates of the first radio have more streams than the second has antennas for; with one
+    // stream they understand each other.
     let mut scenario = placed_chain(2).expanded().into_owned();
     scenario.radio.phy = PhyKind::N;
     scenario.node[0].radio = own(r#"{ "streams": 2 }"#);
@@ -450,8 +450,8 @@ fn blocks_are_shorter_where_routes_may_change_and_as_long_as_somebody_says() {
     assert_eq!([bytes(olsr(), None), bytes(olsr(), Some(70_000))], [Some(1 << 18), Some(70_000)]);
 }
 
-/// The airs that a node in the midst of a star reaches the others over, by the settings of their
-/// links: where the number comes again, the air is the same.
+/// The airs over which the centre of a star reaches the others, by the settings of their links.
+/// Equal numbers are the same air.
 fn airs_of_hub(links: &[&str]) -> Vec<usize> {
     let mut scenario = chain(links.len() + 1);
     for (index, (link, settings)) in scenario.link.iter_mut().zip(links).enumerate() {

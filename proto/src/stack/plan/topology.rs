@@ -1,7 +1,8 @@
-//! Which radios a scenario has and which of them hear each other.
+//! Which radios a scenario has, and which of them hear each other.
 //!
-//! A node has a common radio, number 0, if it stands somewhere or has a link without a radio of its
-//! own; each link with a radio of its own has one more at either end, in the order of the file.
+//! A node has a common radio, number 0, if it has a position, a link without a radio of its own, or
+//! no link at all. Each link with a radio of its own adds one at either end, in the order of the
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,11 +14,12 @@ use crate::stack::config::LinkConfig;
 use crate::stack::scenario::{LossConfig, RadioConfig, RadioLinkConfig, RadioOverride, Scenario};
 use crate::stack::space::{LIGHT_M_PER_S, Site, Space, Thresholds};
 
-/// More transmissions than a thousand are not expected of any link, in thousandths.
+/// Upper bound of the expected transmissions of a link: a thousand, in thousandths.
 const MOST_MILLI_ETX: u32 = 1_000_000;
-/// Received power of links that do not say, in dBm.
+/// Received power of links for which none is given, in dBm.
 const LINK_SIGNAL_DBM: f64 = -60.0;
-/// Settings of `[radio]` that do not hold for the radio of a link: they belong to its own air.
+/// Settings of `[radio]` that do not apply to the radio of a link, because they belong to the
+/// common air.
 const OF_THE_AIR: [&str; 3] = ["receive_dbm", "sense_dbm", "floor_dbm"];
 
 /// A radio of a node.
@@ -25,23 +27,22 @@ const OF_THE_AIR: [&str; 3] = ["receive_dbm", "sense_dbm", "floor_dbm"];
 pub(in crate::stack) struct RadioUse {
     pub(super) config: Arc<RadioConfig>,
     pub(super) thresholds: Thresholds,
-    /// Delay of the longest hop over which it can be received; where nodes move, of the longest
-    /// that there may ever be.
+    /// Delay of the longest hop over which it can be received; with moving nodes, of the longest
+    /// that is ever possible.
     pub(super) longest: Duration,
 }
 
-/// A way to a neighbour that hears this node and is heard by it.
+/// A hop to a neighbour that hears this node and is heard by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) node: NodeId,
     pub(super) radio: RadioId,
-    /// Transmissions that a frame and its acknowledgement are expected to take, in thousandths.
+    /// Expected transmissions of a frame until it is acknowledged (ETX), in thousandths.
     pub(super) milli_etx: u32,
 }
 
 impl Step {
-    /// Whether next to nothing that is sent comes across and is acknowledged, by what the link
-    /// always loses.
+    /// Whether next to nothing gets across and is acknowledged, by the losses in the settings.
     pub(super) fn is_dead(&self) -> bool {
         self.milli_etx >= MOST_MILLI_ETX
     }
@@ -53,28 +54,28 @@ pub(in crate::stack) struct Topology {
     /// By node.
     pub(super) radios: Vec<Vec<RadioUse>>,
     pub(super) hops: Vec<Hop>,
-    /// The link, for which of the radios send in slots.
+    /// The link protocol, which determines which radios send in slots.
     link: LinkConfig,
-    /// The highest rates of links that have one, by the transmitter and whom it is for.
+    /// Highest bit-rates of links that have one, by transmitter and receiving node.
     rates: BTreeMap<((NodeId, RadioId), NodeId), Bitrate>,
     pub(super) space: Option<Space>,
     /// The nodes whose common radios are the sites of the space.
     pub(super) sites: Vec<NodeId>,
     steps: Vec<Step>,
-    /// Where the steps of each node begin.
+    /// Where the steps of each node begin in `steps`.
     first_step: Vec<u32>,
 }
 
-/// The place of a node in lists of all.
+/// The index of a node in lists of all nodes.
 pub(super) fn index(node: NodeId) -> usize {
     usize::from(node.0) - 1
 }
 
 impl Topology {
-    /// More directed hops than this are not kept: each takes memory.
+    /// No more directed hops than this are kept, because each takes memory.
     pub(in crate::stack) const MOST_HOPS: usize = 6_000_000;
 
-    /// The topology of a scenario without layouts; without steps where it is crowded.
+    /// The topology of a scenario without layouts; if it is crowded, without steps.
     pub(in crate::stack) fn build(scenario: &Scenario) -> Self {
         let names: BTreeMap<&str, NodeId> =
             (1..).zip(&scenario.node).map(|(id, node)| (&*node.name, NodeId(id))).collect();
@@ -132,7 +133,7 @@ impl Topology {
         }
     }
 
-    /// Puts the common radios of all nodes that stand somewhere into the space.
+    /// Puts the common radios of all nodes with positions into the space.
     fn place(&mut self, scenario: &Scenario) {
         let Some(space) = &mut self.space else { return };
         let mut sites = Vec::new();
@@ -199,7 +200,8 @@ impl Topology {
         RadioUse { config: Arc::new(config), thresholds, longest: Duration::ZERO }
     }
 
-    /// What is lost on a link that does not say: between nodes at places, as between all others.
+    /// The loss of a link that gives none: between nodes with positions, that of nodes without a
+    /// link.
     fn default_loss(&self, scenario: &Scenario, ends: &[NodeId; 2]) -> LossConfig {
         let is_placed = ends.iter().all(|end| scenario.node[index(*end)].place().is_some());
         match &self.space {
@@ -223,7 +225,7 @@ impl Topology {
         Dbm::from_f64(link.signal_dbm.or(budget).or_else(by_place).unwrap_or(LINK_SIGNAL_DBM))
     }
 
-    /// Adds the hops between radios at places that no link joins.
+    /// Adds the hops between radios at positions that no link joins.
     fn add_heard(&mut self, ends: &[[NodeId; 2]], scenario: &Scenario) {
         let Some(space) = self.space.take() else { return };
         let is_common = |(link, _): &(&RadioLinkConfig, _)| link.radio.is_none();
@@ -256,7 +258,7 @@ impl Topology {
         self.space = Some(space);
     }
 
-    /// Where nodes move, any two may be as far from each other as they can decode each other.
+    /// Where nodes move, any two may come to be as far apart as they can decode each other.
     fn stretch(&mut self, scenario: &Scenario) {
         let Some(space) = self.space.as_ref().filter(|_| scenario.has_movers()) else { return };
         let receive = |node: &NodeId| self.radios[index(*node)][0].thresholds.data;
@@ -275,14 +277,14 @@ impl Topology {
         let (phy, theirs) = (source.config.phy(), sink.config.phy());
         let own = source.config.rate();
         let rate = match (&self.link, self.most_rate(&hop)) {
-            // It sends to all at one rate.
+            // A 2P radio sends to all neighbours at one rate.
             (LinkConfig::TwoP(_), _) => theirs.decodes(&phy, own).then_some(own),
             (_, Some(most)) => phy.rate_under(&theirs, own.min(most)),
             (_, None) => phy.rate_for(&theirs, own),
         };
         let fits = source.config.channel == sink.config.channel && rate.is_some();
         let Thresholds { receive, data, .. } = sink.thresholds;
-        // One that hangs on the rate hangs on that of the sender.
+        // A threshold that depends on the rate depends on the sender's rate.
         let needed = match rate.filter(|_| data > receive) {
             Some(_) if self.link.chooses_rates(&source.config) => receive,
             Some(rate) => phy.sensitivity_dbm(rate),
@@ -303,7 +305,7 @@ impl Topology {
         self.rates.get(&(hop.from, hop.to.0)).copied()
     }
 
-    /// The radios at the rates of the links that have one, by their nodes.
+    /// The radios at the rates of links that have one, each with its node.
     pub(in crate::stack) fn slowed(&self) -> impl Iterator<Item = (NodeId, RadioConfig)> + '_ {
         // There may be very many hops.
         let hops = if self.rates.is_empty() { &[] } else { &self.hops[..] };
@@ -331,8 +333,8 @@ impl Topology {
         self.link.has_schedule_over(radio.config.phy)
     }
 
-    /// Makes the steps of each node from the hops that are good in both directions: data needs
-    /// its acknowledgement.
+    /// Makes the steps of each node from the hops that are usable in both directions, because data
+    /// needs its acknowledgement.
     fn line_up(&mut self) {
         let expected = self.milli_etx();
         let two_way = self.hops.iter().zip(expected);
@@ -356,10 +358,10 @@ impl Topology {
         (self.steps, self.first_step) = (steps, first);
     }
 
-    /// Transmissions that each hop with a way back is expected to take, in thousandths.
+    /// Expected transmissions over each hop that has a way back, in thousandths.
     fn milli_etx(&self) -> Vec<Option<u32>> {
         let end = |(node, radio): (NodeId, RadioId)| u64::from(node.0) << 8 | u64::from(radio.0);
-        // There and back have one key, so that sorting puts them side by side: looking for each
+        // Both directions have one key, so that sorting puts them side by side. Searching for each
         // way back among millions of hops would miss the cache at every step.
         let key = |hop: &Hop| {
             let (from, to) = (end(hop.from), end(hop.to));
@@ -383,7 +385,7 @@ impl Topology {
         expected
     }
 
-    /// What a hop loses of the frames of its sender in the long run, as far as settings tell.
+    /// The long-run loss of the sender's frames over a hop, as far as the settings tell.
     fn mean_loss(&self, hop: &Hop) -> f64 {
         let config = |(node, radio): (NodeId, RadioId)| {
             &self.radios[index(node)][usize::from(radio.0)].config
@@ -397,14 +399,14 @@ impl Topology {
         hop.loss.mean(rate.unwrap_or(own))
     }
 
-    /// The ways to the neighbours of a node: its links in the order of the file, then whoever
+    /// The steps to the neighbours of a node: its links in the order of the file, then whoever else
     /// hears it.
     pub(super) fn steps(&self, node: NodeId) -> &[Step] {
         let range = [index(node), index(node) + 1].map(|at| self.first_step[at] as usize);
         &self.steps[range[0]..range[1]]
     }
 
-    /// How many radios a node has.
+    /// The number of radios of a node.
     pub(in crate::stack) fn radios_of(&self, node: NodeId) -> usize {
         self.radios[index(node)].len()
     }
@@ -418,7 +420,7 @@ impl Topology {
         self.steps(node).iter().filter(move |step| step.radio == radio).map(|step| step.node)
     }
 
-    /// Whether more pairs hear each other than are kept.
+    /// Whether there are more hops than are kept.
     pub(in crate::stack) fn is_crowded(&self) -> bool {
         self.hops.len() > Self::MOST_HOPS
     }
@@ -428,12 +430,12 @@ impl Topology {
         self.hops.iter().any(|hop| [(a, b), (b, a)].contains(&(hop.from.0, hop.to.0)))
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub(super) fn len(&self) -> usize {
         self.radios.len()
     }
 
-    /// The nodes that at most so many hops lead to, without the node itself, in rising order.
+    /// The nodes at most so many hops from a node, without itself, in rising order.
     pub(in crate::stack) fn within(&self, node: NodeId, hops: u8) -> Vec<NodeId> {
         let mut found: BTreeSet<NodeId> = [node].into();
         let mut edge: VecDeque<(NodeId, u8)> = [(node, 0)].into();
@@ -458,8 +460,8 @@ impl Topology {
     }
 }
 
-/// Transmissions that a frame and its acknowledgement are expected to take, in thousandths, where
-/// these losses are met there and back (ETX: De Couto and others 2003).
+/// Expected transmissions of a frame until it is acknowledged, in thousandths, with these losses
+/// there and back (ETX: De Couto and others 2003).
 fn milli_etx(there: f64, back: f64) -> u32 {
     let arrives = (1.0 - there) * (1.0 - back);
     (1e3 / arrives).min(f64::from(MOST_MILLI_ETX)) as u32

@@ -6,7 +6,7 @@ use crate::base::{NodeId, PhyKind};
 use crate::stack::plan::Topology;
 use crate::stack::scenario::{AdversaryConfig, Scenario};
 
-/// Checks the adversaries of a scenario whose layouts are nodes.
+/// Checks the adversaries of a scenario whose layouts are expanded.
 pub(super) fn check_adversaries(found: &mut Found, names: &Names<'_>, scenario: &Scenario) {
     for (index, adversary) in scenario.adversary.iter().enumerate() {
         let path = format!("adversary[{index}]");
@@ -28,7 +28,7 @@ pub(super) fn check_adversaries(found: &mut Found, names: &Names<'_>, scenario: 
     }
 }
 
-/// Strangers hear and send by radio: there must be one where they are.
+/// Checks that there is a radio where adversaries are, because they hear and send by radio.
 pub(super) fn check_radios(
     found: &mut Found,
     names: &Names<'_>,

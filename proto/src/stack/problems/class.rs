@@ -1,4 +1,4 @@
-//! What can be wrong with the classes of a link.
+//! Checks of the classes of a link.
 
 use super::Found;
 use super::names::check_shown;

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::{Found, Names};
 use crate::stack::scenario::{FaultConfig, Scenario};
 
-/// Checks the faults of a scenario whose layouts are nodes.
+/// Checks the faults of a scenario whose layouts are expanded.
 pub(super) fn check_faults(
     found: &mut Found,
     names: &Names<'_>,
     scenario: &Scenario,
     joined: &dyn Fn(&str, &str) -> bool,
 ) {
-    // Spans in which each thing is down, with the fault that says so.
+    // For each node or link, the spans in which it is down, with the index of the fault.
     let mut spans: BTreeMap<String, Vec<(f64, f64, usize)>> = BTreeMap::new();
     for (index, fault) in scenario.fault.iter().enumerate() {
         let path = format!("fault[{index}]");
@@ -43,7 +43,7 @@ pub(super) fn check_faults(
     }
 }
 
-/// What goes down, by its name; `None` if there is no such thing.
+/// The node or link that goes down, by name; `None` if it does not exist.
 fn check_thing(
     found: &mut Found,
     names: &Names<'_>,

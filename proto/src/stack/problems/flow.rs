@@ -4,7 +4,7 @@ use super::super::plan::Topology;
 use super::super::scenario::{Congestion, FlowConfig, FlowKind, Scenario, TcpSettings};
 use super::Found;
 
-/// Checks all that does not depend on other parts of the scenario.
+/// Checks everything that does not depend on other parts of the scenario.
 pub(super) fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) {
     if flow.bytes == Some(0) {
         let help = "at least 1, or leave it out to send until the end";
@@ -28,7 +28,7 @@ pub(super) fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) 
     check_applications(found, path, flow);
 }
 
-/// Checks the shortest way of a flow that nothing makes shorter later.
+/// Checks the shortest path of a flow, for which no shorter one appears later.
 pub(super) fn check_way(found: &mut Found, index: usize, flow: &FlowConfig, hops: Option<u16>) {
     let FlowConfig { from, to, kind, .. } = flow;
     let path = format!("flow[{index}].to");
@@ -43,7 +43,7 @@ pub(super) fn check_way(found: &mut Found, index: usize, flow: &FlowConfig, hops
     }
 }
 
-/// Random flows for which too few ends were found.
+/// Checks that random flows found enough ends.
 pub(super) fn check_drawn(found: &mut Found, scenario: &Scenario, topology: &Topology) {
     if scenario.flow.iter().all(|flow| flow.random.is_none()) {
         return;
@@ -65,7 +65,7 @@ pub(super) fn check_drawn(found: &mut Found, scenario: &Scenario, topology: &Top
     }
 }
 
-/// A key that stands at a flow of another kind.
+/// Checks for keys that belong to flows of another kind.
 fn check_keys(found: &mut Found, path: &str, flow: &FlowConfig) {
     let kind = flow.kind;
     let paced = matches!(kind, FlowKind::Udp | FlowKind::OnOff);

@@ -1,20 +1,20 @@
-//! What is impossible in the settings of flows of blocks.
+//! Checks of the settings of flows of blocks.
 
 use super::Found;
 use crate::transport::hop::HopConfig;
 
-/// Bytes of a block in one frame at most: with its headers it must fit into an IP packet.
+/// Most bytes of a block in one frame: with its headers it must fit into an IP packet.
 const FRAME_BYTES: f64 = 1_448.0;
-/// Frames of a block at most: their numbers have 16 bits.
+/// Most frames of a block: their numbers have 16 bits.
 const FRAMES: u32 = 65_535;
-/// Memory for blocks at most, in bytes.
+/// Most memory for blocks, in bytes.
 const MEMORY_BYTES: f64 = 1e15;
 
 pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     let path = |key: &str| format!("stack.hop.{key}");
     let frame = f64::from(hop.frame_bytes);
     found.number(path("frame_bytes"), frame, 64.0..=FRAME_BYTES, "a number of bytes in a frame");
-    // What follows from a length that is impossible is no problem of its own.
+    // Consequences of an impossible length are not problems of their own.
     let possible = HopConfig { frame_bytes: frame.clamp(64.0, FRAME_BYTES) as u16, ..*hop };
     let most = f64::from(possible.frame_bytes) * f64::from(FRAMES);
     let block = f64::from(hop.bytes_of_block());
@@ -45,7 +45,7 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
     found.number(path("silence_s"), hop.silence_s, 1.0..=86_400.0, "a time in seconds");
     found.number(path("relay_hours"), hop.relay_hours, 0.001..=87_600.0, "a time in hours");
     let memory = hop.memory_bytes as f64;
-    // A neighbour's block may take half of it.
+    // The block of a neighbour may take half of it.
     let least = (4.0 * block).max(2.0 * possible.block_cost() as f64);
     let is_small = memory < least;
     let what = if is_small { "room for four blocks at least" } else { "memory that a node has" };
@@ -56,7 +56,7 @@ pub(super) fn check_hop(found: &mut Found, hop: &HopConfig) {
 mod tests {
     use super::*;
 
-    /// Where problems are with these settings.
+    /// The paths of the problems with these settings.
     fn paths(hop: &HopConfig) -> Vec<String> {
         let mut found = Found(Vec::new());
         check_hop(&mut found, hop);

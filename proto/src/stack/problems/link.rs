@@ -1,4 +1,4 @@
-//! What is impossible in the settings of links.
+//! Checks of the settings of links.
 
 use super::Found;
 use super::hop::check_hop;
@@ -12,7 +12,7 @@ use crate::link::wild::WildConfig;
 use crate::stack::config::{LinkConfig, StackConfig};
 use crate::stack::scenario::{LinkOverhead, RadioConfig, RadioLinkConfig, Scenario};
 
-/// What a `[[link]]` says of itself.
+/// Checks what a `[[link]]` says about itself.
 pub(super) fn check_radio_link(
     found: &mut Found,
     path: &str,
@@ -48,7 +48,7 @@ pub(super) fn check_radio_link(
     }
 }
 
-/// The link and what stands around it.
+/// Checks the link protocol and the layers around it.
 pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioConfig) {
     if let Some(snoop) = &stack.snoop {
         check_snoop(found, snoop);
@@ -74,7 +74,7 @@ pub(super) fn check_stack(found: &mut Found, stack: &StackConfig, radio: &RadioC
     }
 }
 
-/// The link of wires where radios have slots; elsewhere theirs is that of radios.
+/// Checks the queue of wires beside radios with slots; elsewhere wires have the link of all radios.
 fn check_wires(found: &mut Found, stack: &StackConfig) {
     let Some(wires) = &stack.wires else { return };
     check_queue(found, "stack.wires", wires.queue_packets.unwrap_or(1), &wires.queue);
@@ -109,7 +109,7 @@ fn check_wild(found: &mut Found, wild: &WildConfig) {
         slots.clone(),
         "a length of a slot in milliseconds",
     );
-    // Of a slot that cannot be, nothing else can be said.
+    // With an impossible slot, nothing else can be checked against it.
     if slots.contains(&wild.slot_ms) {
         check_slots(found, wild);
     }
@@ -134,7 +134,7 @@ fn check_wild(found: &mut Found, wild: &WildConfig) {
     super::class::check_classes(found, wild);
 }
 
-/// What depends on how long the slots are.
+/// Checks what depends on the lengths of slots.
 fn check_slots(found: &mut Found, wild: &WildConfig) {
     let path = |key: &str| format!("stack.link.{key}");
     if let Some(least) = wild.slot_least_ms {

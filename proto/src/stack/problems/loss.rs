@@ -9,7 +9,7 @@ use crate::stack::scenario::{
 
 const STAY: &str = "a mean stay in milliseconds";
 
-/// Checks a process of a run of `duration_s` seconds.
+/// Checks a process for a run of `duration_s` seconds.
 pub(super) fn check_loss(found: &mut Found, path: &str, loss: &LossConfig, duration_s: f64) {
     let mut share = |key: &str, value: f64| {
         let path = if key.is_empty() { path.to_owned() } else { format!("{path}.{key}") };
@@ -67,7 +67,8 @@ fn check_runs(found: &mut Found, path: &str, runs: &ErrorRunsConfig) {
         found.add(format!("{path}.errors"), "not a distribution of runs", help);
         return;
     }
-    // Linear between the points, so the mean is a sum of trapezoids over whole lengths.
+    // The share is linear between the points, so the mean is a sum of trapezoids over whole
+    // lengths.
     let mut mean = 0.0;
     let mut before = (0, 0.0);
     for (length, share) in points {

@@ -9,7 +9,7 @@ const MOST_TXOP_US: u32 = 8160;
 /// The largest contention window.
 const MOST_WINDOW: u32 = 32_767;
 
-/// Values that no card takes, and keys that would be silently without effect.
+/// Checks for values that no card takes, and for keys that would silently have no effect.
 pub(super) fn check_mac(found: &mut Found, radio: &RadioConfig) {
     if radio.long_attempts == 0 {
         let message = "a frame needs at least one attempt";

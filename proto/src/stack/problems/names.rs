@@ -1,4 +1,4 @@
-//! The names of nodes.
+//! Checks of the names of nodes.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::stack::scenario::Scenario;
 
 /// Longest name of a node: network interfaces are named after it.
 const NAME_LENGTH: usize = 32;
-/// Names that are listed where one of them is wanted.
+/// Most names that are listed where one of them is expected.
 const LISTED: usize = 12;
 
-/// Whether a text can stand in terminals and in pictures, which are XML.
+/// Whether a text can appear in terminals, and in pictures, which are XML.
 pub(super) fn can_be_shown(text: &str) -> bool {
     !text.contains(|c: char| c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'))
 }
@@ -23,8 +23,7 @@ pub(super) fn check_shown(found: &mut Found, path: impl Into<String>, text: &str
     }
 }
 
-/// Checks a name that commands are given, of a node or something like it; returns whether it can be
-/// one.
+/// Checks a name that is passed to commands, of a node or the like. Returns whether it is valid.
 pub(super) fn check_name(
     found: &mut Found,
     path: impl FnOnce() -> String,
@@ -46,24 +45,24 @@ pub(super) fn check_name(
 /// All names with their nodes.
 pub(super) struct Names<'a> {
     of_nodes: BTreeMap<&'a str, NodeId>,
-    /// Whether these are all: nobody knows who is in a layout that is wrong.
+    /// Whether the list is complete: the nodes of a layout that is wrong are unknown.
     is_whole: bool,
 }
 
 impl<'a> Names<'a> {
-    /// The names of a scenario whose layouts are nodes. Of two nodes with one name the first has
-    /// it.
+    /// The names of a scenario whose layouts are expanded. Of two nodes with one name, the first
+    /// gets it.
     pub(super) fn of(scenario: &'a Scenario) -> Self {
         let mut names = BTreeMap::new();
         for (number, node) in (1..=u16::MAX).zip(&scenario.node) {
             names.entry(&*node.name).or_insert(NodeId(number));
         }
-        // That there are none is told once.
+        // That there are no nodes is a problem of its own, and reported only once.
         let is_whole = !names.is_empty();
         Self { of_nodes: names, is_whole }
     }
 
-    /// The same where there may be others.
+    /// The same list, marked as incomplete.
     pub(super) fn but_for_layouts(self) -> Self {
         Self { is_whole: false, ..self }
     }
@@ -72,7 +71,7 @@ impl<'a> Names<'a> {
         self.of_nodes.get(name).copied()
     }
 
-    /// Whether there is a node of this name; if not, that is a problem.
+    /// Returns whether a node has this name; if not, that is a problem.
     pub(super) fn check(&self, found: &mut Found, path: String, name: &str) -> bool {
         if self.of_nodes.contains_key(name) {
             return true;

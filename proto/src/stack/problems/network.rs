@@ -1,5 +1,5 @@
-//! What can be wrong with addresses, those of all nodes and those of UDP devices, and with the
-//! interfaces of devices.
+//! Checks of addresses, those of all nodes and those of UDP devices, and of the interfaces of
+//! devices.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -34,7 +34,7 @@ pub(super) fn check_subnet(found: &mut Found, subnet: Subnet) {
     }
 }
 
-/// Why the kernel gives an interface no such address, or sends nothing there.
+/// Why the kernel does not give such addresses to an interface, or sends nothing to them.
 fn not_for_hosts_v4(network: Ipv4Addr) -> Option<&'static str> {
     match network.octets()[0] {
         0 => Some("has addresses without a meaning (0.0.0.0/8)"),
@@ -50,7 +50,7 @@ fn not_for_hosts_v6(network: Ipv6Addr) -> Option<&'static str> {
     if first >> 8 == 0 {
         return Some("has reserved addresses (::/8)");
     }
-    // Every interface has this network, so it leads to none of them.
+    // Every interface has this network, so no route leads to one of them.
     if network.is_unicast_link_local() {
         return Some("has addresses of a single wire (fe80::/10)");
     }
@@ -65,7 +65,7 @@ fn devices<'a>(path: &str, node: &'a NodeConfig) -> Vec<(String, &'a DeviceConfi
     of_one.chain(of_many).collect()
 }
 
-/// Whether two sockets of one host cannot be open at a time.
+/// Whether two sockets of one host cannot be open at the same time.
 fn collide(a: SocketAddr, b: SocketAddr) -> bool {
     let has_any = a.ip().is_unspecified() || b.ip().is_unspecified();
     let is_one = a.ip() == b.ip() || has_any && a.is_ipv4() == b.is_ipv4();
@@ -123,8 +123,8 @@ pub(super) fn check_devices(found: &mut Found, path: &str, node: &NodeConfig, na
     }
 }
 
-/// Checks that each node with devices has one for each of its radios, and that those of UDP lead to
-/// the neighbours that are reached over theirs.
+/// Checks that each node with devices has one for each of its radios, and that the peers of UDP
+/// devices are the neighbours that their radios reach.
 pub(super) fn check_radios(
     found: &mut Found,
     scenario: &Scenario,
@@ -176,8 +176,8 @@ pub(super) fn check_radios(
     }
 }
 
-/// Checks that a device can meet those of the neighbours that its radio reaches; of two that cannot
-/// the one that stands behind is told.
+/// Checks that a device is of the kind of its neighbours' devices. Of two that differ, the one at
+/// the later node is reported.
 fn check_kinds(
     found: &mut Found,
     (path, device): (&str, &DeviceConfig),
@@ -197,9 +197,9 @@ fn check_kinds(
     }
 }
 
-/// Why the kernel does not know by which interface such an address is reached, and what would be
-/// right. Each interface has addresses of fe80::/10 (RFC 4291, section 2.5.6), so it has to be
-/// said by its number (RFC 4007, section 11).
+/// Why the kernel does not know through which interface to reach such an address, and what would be
+/// right. Each interface has addresses of fe80::/10 (RFC 4291, section 2.5.6), so the interface
+/// must be given by its number (RFC 4007, section 11).
 fn without_interface(address: SocketAddr) -> Option<(String, String)> {
     let SocketAddr::V6(v6) = address else { return None };
     if !v6.ip().is_unicast_link_local() || v6.scope_id() != 0 {
@@ -214,8 +214,8 @@ fn without_interface(address: SocketAddr) -> Option<(String, String)> {
     Some((message, help))
 }
 
-/// Why datagrams from `bind` never come to and fro a peer, and what would be right. They are known
-/// by the very address that they come from.
+/// Why datagrams cannot go from `bind` to a peer and back, and what would be right. A peer is
+/// identified by the exact address that its datagrams come from.
 fn unreachable(bind: SocketAddr, peer: SocketAddr) -> Option<(String, String)> {
     let is_broadcast = |ip: Ipv4Addr| ip == Ipv4Addr::BROADCAST;
     let ip = peer.ip();
@@ -299,14 +299,14 @@ mod tests {
         assert_eq!(subnet_problems("10.66.5.7", "fd66:0:0:7::9"), expected);
     }
 
-    /// What is said of the device of 'left', with these peers.
+    /// The problems of the device of 'left' with these peers.
     fn peer_problems(bind: &str, peers: &[(&str, &str)]) -> Vec<(String, String)> {
         let address = |text: &str| text.parse().expect("an address");
         let peers = peers.iter().map(|(name, at)| ((*name).to_owned(), address(at))).collect();
         device_problems(vec![DeviceConfig::Udp { bind: address(bind), peers, paced: None }])
     }
 
-    /// What is said of devices of 'left' at these addresses, without peers.
+    /// The problems of devices of 'left' at these addresses, without peers.
     fn bind_problems(binds: &[&str]) -> Vec<(String, String)> {
         let device = |bind: &&str| DeviceConfig::Udp {
             bind: bind.parse().expect("an address"),

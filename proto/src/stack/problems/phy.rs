@@ -1,10 +1,10 @@
-//! What is impossible in the PHY of a radio.
+//! Checks of the PHY of a radio.
 
 use super::Found;
 use crate::base::{Band, Bitrate, GuardInterval, PhyKind, Width};
 use crate::stack::scenario::RadioConfig;
 
-/// Each key has a meaning for some kinds only; elsewhere it would be silently without effect.
+/// Checks for keys that the PHY does not have, which would silently have no effect.
 pub(super) fn check_phy(found: &mut Found, radio: &RadioConfig) {
     let kind = radio.phy;
     let has_mcs = matches!(kind, PhyKind::N | PhyKind::Ac);

@@ -1,4 +1,4 @@
-//! What is impossible in the relays of a flow.
+//! Checks of the relays of a flow.
 
 use super::super::scenario::{FlowConfig, Onward, RelayMode};
 use super::Found;

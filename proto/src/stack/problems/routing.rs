@@ -1,4 +1,4 @@
-//! What can be wrong with routing in a scenario.
+//! Checks of routing.
 
 use super::Found;
 use crate::routing::olsr::OlsrConfig;

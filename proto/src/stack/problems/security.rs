@@ -1,4 +1,4 @@
-//! What can be wrong with keys in a scenario.
+//! Checks of keys.
 
 use std::collections::BTreeMap;
 

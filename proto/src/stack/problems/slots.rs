@@ -1,4 +1,4 @@
-//! Networks in which time slots cannot work.
+//! Checks for networks in which time slots cannot work.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::stack::config::LinkConfig;
 use crate::stack::plan::{Topology, channels_that_help};
 use crate::stack::scenario::{PACKET_BYTES, RadioConfig, RadioLinkConfig, Scenario};
 
-/// Rings of an odd number of nodes on one channel: two neighbours in them would always send at the
-/// same time.
+/// Checks for rings of an odd number of nodes on one channel, where two neighbours would always
+/// send at the same time, and everything else that slots need.
 pub(super) fn check_phases(
     found: &mut Found,
     scenario: &Scenario,
@@ -56,7 +56,7 @@ pub(super) fn check_phases(
     }
 }
 
-/// Whether a packet of each radio fits into a slot.
+/// Checks that a packet of each radio fits into a slot.
 fn check_room(
     found: &mut Found,
     scenario: &Scenario,
@@ -79,7 +79,7 @@ fn check_room(
     }
 }
 
-/// Whether slots can follow those of the farthest neighbour.
+/// Checks that slots are long enough to follow those of the farthest neighbour.
 fn check_ways(found: &mut Found, scenario: &Scenario, wild: &WildConfig, topology: &Topology) {
     let Some((node, way)) = topology.longest_way() else { return };
     let shortest = WildConfig::shortest_over(way);
@@ -98,8 +98,8 @@ fn check_ways(found: &mut Found, scenario: &Scenario, wild: &WildConfig, topolog
     found.add(format!("stack.link.{key}"), message, help);
 }
 
-/// Radios of one node on channels that overlap without being one: each would keep to slots of its
-/// own, and send over what the other receives.
+/// Checks for radios of one node whose channels overlap but are not the same: each would have its
+/// own slots, and send while the other receives.
 fn check_overlaps(found: &mut Found, scenario: &Scenario, topology: &Topology) {
     let mut told = BTreeSet::new();
     for (node, first, second) in topology.overlaps() {
@@ -125,8 +125,8 @@ fn check_overlaps(found: &mut Found, scenario: &Scenario, topology: &Topology) {
     }
 }
 
-/// Whether a packet fits into the shortest part of a slot, where radios with common receivers have
-/// one each.
+/// Checks that a packet fits into the shortest part of a slot, where radios with common receivers
+/// have one part each.
 fn check_parts(found: &mut Found, wild: &WildConfig, topology: &Topology) {
     let parts = topology.parts().into_iter().filter(|(count, _)| *count > 1);
     let mut parts = parts.map(|(count, radio)| {
@@ -144,19 +144,19 @@ fn check_parts(found: &mut Found, wild: &WildConfig, topology: &Topology) {
     }
 }
 
-/// The radios of a link.
+/// The settings of the radios of a link.
 fn radio_of(scenario: &Scenario, link: &RadioLinkConfig) -> RadioConfig {
     let own = link.radio.as_ref().map(|radio| radio.over(&scenario.radio));
     own.unwrap_or_else(|| scenario.radio.clone())
 }
 
-/// The channel of a link; nothing for wires.
+/// The channel of a link; `None` for a wire.
 fn channel_of(scenario: &Scenario, link: &RadioLinkConfig) -> Option<u16> {
     let radio = radio_of(scenario, link);
     (radio.phy != PhyKind::Wire).then_some(radio.channel)
 }
 
-/// Whether all can take turns once these links are on these channels.
+/// Whether phases exist on all channels once these links are on these channels.
 fn is_split_with(scenario: &Scenario, changes: impl Iterator<Item = (usize, u16)>) -> bool {
     let mut changed = scenario.clone();
     for (index, channel) in changes {
@@ -167,7 +167,7 @@ fn is_split_with(scenario: &Scenario, changes: impl Iterator<Item = (usize, u16)
     topology.odd_rings().is_empty() && topology.overlaps().is_empty()
 }
 
-/// Which links should have which channels.
+/// Suggests channels for links.
 fn help(scenario: &Scenario, names: &Names<'_>, channel: u16) -> String {
     let mut links = Vec::new();
     let mut indices = Vec::new();
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(problems[0].help, "link[3].radio = { channel = 6 }");
     }
 
-    /// Does what the help says, until there is nothing to say or it is no channels.
+    /// Applies the suggested channels until nothing is reported, or the help suggests none.
     fn follow_help(
         links: &mut [(&str, &str, u16)],
         mut problems: impl FnMut(&[(&str, &str, u16)]) -> Vec<Problem>,
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_the_help_says_helps() {
-        // Every two of four nodes are joined, and of five.
+        // All pairs of four nodes are joined, and all pairs of five.
         for names in [&["a", "b", "c", "d"][..], &["a", "b", "c", "d", "e"]] {
             let mut links = Vec::new();
             for (index, from) in names.iter().enumerate() {

@@ -11,10 +11,10 @@ use crate::stack::space::read_positions;
 const FAR_M: f64 = 1e7;
 /// Range of powers, in dBm.
 pub(super) const POWERS_DBM: std::ops::RangeInclusive<f64> = -200.0..=60.0;
-/// Of noise: a signal counts as no more than 0 dBm beside it.
+/// Range of noise, in dBm: compared with noise, a signal counts as 0 dBm at most.
 const NOISES_DBM: std::ops::RangeInclusive<f64> = -200.0..=0.0;
 
-/// Checks everything that a position can follow from. Returns whether it can be laid out.
+/// Checks everything that positions depend on. Returns whether the layouts can be expanded.
 pub(super) fn check_space(found: &mut Found, scenario: &Scenario) -> bool {
     let before = found.0.len();
     if let Some(area) = &scenario.area {
@@ -46,7 +46,7 @@ pub(super) fn check_space(found: &mut Found, scenario: &Scenario) -> bool {
     is_sound && total <= NODES as u64
 }
 
-/// Checks where layouts have put their nodes, which follow those of the file.
+/// Checks the positions of the nodes of layouts, which come after the nodes of the file.
 pub(super) fn check_laid_out(found: &mut Found, scenario: &Scenario, placed: &Scenario) {
     let is_far = |node: &&NodeConfig| {
         let at_m = node.position_m.iter().flat_map(|position| position.0);
@@ -160,7 +160,7 @@ fn check_layout(found: &mut Found, path: &str, layout: &LayoutConfig, scenario: 
     }
 }
 
-/// What a file of positions looks like.
+/// The format of a file of positions.
 const LINES: &str = "lines of name,x,y or name,x,y,z with places in metres";
 
 fn check_propagation(found: &mut Found, scenario: &Scenario) {
@@ -199,7 +199,7 @@ fn check_propagation(found: &mut Found, scenario: &Scenario) {
     }
 }
 
-/// A key that the model does not have would silently do nothing.
+/// Checks for keys that the model does not have, which would silently have no effect.
 fn check_keys(found: &mut Found, config: &PropagationConfig, kind: PropagationKind) {
     use PropagationKind::{Fixed, FreeSpace, LogDistance, Range, TwoRay};
     let usual = PropagationConfig::default();

@@ -1,4 +1,4 @@
-//! Strangers in the air that send what they should not.
+//! Adversaries: strangers that send attack traffic.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,42 +6,42 @@ use serde::{Deserialize, Serialize};
 use super::is_zero;
 use super::space::Position;
 
-/// A stranger's radio, which sends without regard for anybody: it neither waits for a free medium
-/// nor repeats, and while it sends it hears nothing.
+/// A stranger's radio. It sends without regard for others: it does not wait for a free medium, does
+/// not repeat frames, and hears nothing while it sends.
 ///
-/// It stands beside a node (`near`), at a place (`position_m`), or, where nothing is said, next to
-/// every radio of its channel.
+/// It is beside a node (`near`) or at a position (`position_m`); with neither, it is next to every
+/// radio of its channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdversaryConfig {
-    /// Name: letters, digits and `-`, at most 32; no node has it.
+    /// Name: letters, digits and `-`, at most 32; no node and no other adversary has it.
     pub name: String,
-    /// The node that it stands beside: it hears what that node hears, and is heard by whoever
-    /// hears that node. Nothing is lost on the way.
+    /// The node that it is beside: it hears what that node hears, and whoever hears that node hears
+    /// it. Nothing is lost on the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<String>,
-    /// Where it stands, in metres: `[x, y]` or `[x, y, z]`.
+    /// Its position, in metres: `[x, y]` or `[x, y, z]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position_m: Option<Position>,
-    /// How strong its signal is at whoever hears it, in dBm; as strong as that of others if it is
-    /// not given.
+    /// Strength of its signal at everybody who hears it, in dBm. Default: as strong as the nodes'
+    /// signals there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal_dbm: Option<f64>,
     /// Share of the time that it is on air, 0 to 1.
     pub duty: f64,
-    /// What it sends: all of these, in turns at random; everything if none are given.
+    /// Kinds of frames that it sends, mixed at random. Default: all kinds.
     #[serde(default = "AdversaryKind::all", skip_serializing_if = "is_all")]
     pub kinds: Vec<AdversaryKind>,
-    /// When it begins, in seconds.
+    /// When it begins, in seconds from the start of the run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub from_s: f64,
-    /// When it ends, in seconds; with the run if it is not given.
+    /// When it ends, in seconds from the start of the run. Default: the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_s: Option<f64>,
-    /// Most frames that it sends.
+    /// Most frames that it sends. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frames: Option<u64>,
-    /// Nobody can decode what it sends: every check sequence is wrong.
+    /// Whether it sends mere noise: every check sequence is wrong, so nobody can decode it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub as_noise: bool,
 }
@@ -67,24 +67,24 @@ fn is_all(kinds: &Vec<AdversaryKind>) -> bool {
     *kinds == AdversaryKind::all()
 }
 
-/// What a stranger sends.
+/// A kind of attack frame.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum AdversaryKind {
-    /// Random bytes behind the first bytes of a frame that could be.
+    /// Random bytes after the first bytes of a plausible frame.
     Flood,
-    /// Frames that it heard, as they were: right away, and much later.
+    /// Frames that it heard, unchanged: at once, and much later.
     Replay,
     /// Frames that it heard, with one to three bits changed.
     BitFlip,
     /// Frames that it heard one after the other, in another order.
     Reorder,
-    /// Frames of its own making of every type, each field of which could be, under every node's
-    /// name: stamps of slots, acknowledgements, data, parity, handshakes, IP packets.
+    /// Plausible frames of its own making, of every type and under every node's name: slot stamps,
+    /// acknowledgements, data, parity, handshakes, IP packets.
     Forge,
-    /// Messages of handshakes that it heard, to whom they were for and to others.
+    /// Handshake messages that it heard, to their receivers and to others.
     RecordedHandshakes,
     /// Handshakes with a key that the nodes no longer trust.
     RevokedKey,
@@ -102,7 +102,7 @@ impl AdversaryKind {
         Self::RevokedKey,
     ];
 
-    /// Every kind, as a list of its own.
+    /// Every kind, as a list.
     pub fn all() -> Vec<Self> {
         Self::ALL.to_vec()
     }

@@ -1,4 +1,4 @@
-//! How late things happen on a host, as a distribution.
+//! Delays of a host, as distributions.
 
 use std::borrow::Cow;
 
@@ -6,20 +6,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A delay of the host. In a file it is the name of a preset or a list of points of the
-/// distribution, `[fraction, microseconds]`, rising; between them it is linear.
+/// distribution, `[fraction, microseconds]`, rising and linear in between.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum DelayConfig {
     /// No delay.
     #[default]
     None,
-    /// Frames injected through a monitor interface of a real card (`users.md` 3.1).
+    /// That of frames injected through a monitor interface of a real card (`users.md` 3.1).
     Injected,
     /// Points of the distribution.
     Points(Vec<[f64; 2]>),
 }
 
-/// 90% within 64 us, and 99.9% within 1.6 ms: cards lie between 0.8 and 3.2 ms there, which is
-/// taken for the worst.
+/// 90% within 64 us, 99.9% within 1.6 ms. For the latter, cards lie between 0.8 and 3.2 ms, so the
+/// distribution ends at 3.2.
 const INJECTED: [[f64; 2]; 4] = [[0.0, 0.0], [0.9, 64.0], [0.999, 1600.0], [1.0, 3200.0]];
 
 impl DelayConfig {
@@ -28,7 +28,7 @@ impl DelayConfig {
         self.points().is_empty()
     }
 
-    /// Points of the distribution; none where there is no delay.
+    /// Points of the distribution; empty if there is no delay.
     pub fn points(&self) -> &[[f64; 2]] {
         match self {
             Self::None => &[],
@@ -92,7 +92,7 @@ impl JsonSchema for DelayConfig {
 enum DelayForm {
     /// The name of a preset.
     Preset(DelayPreset),
-    /// Points of the distribution, `[fraction, microseconds]`, rising.
+    /// Points of the distribution, `[fraction, microseconds]`, rising and linear in between.
     Points(Vec<[f64; 2]>),
 }
 
@@ -103,6 +103,6 @@ enum DelayForm {
 enum DelayPreset {
     /// No delay.
     None,
-    /// Frames injected through a monitor interface of a real card.
+    /// That of frames injected through a monitor interface of a real card.
     Injected,
 }

@@ -14,55 +14,55 @@ use crate::wire::ip;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowConfig {
-    /// Name, for reports; the ends if it is not given.
+    /// Name in reports. Default: the names of its ends.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Sending node. `NAME.first` and `NAME.last` are the ends of a layout.
+    /// Sending node. `NAME.first` and `NAME.last` are the first and the last node of the layout
+    /// `NAME`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
-    /// Receiving node.
+    /// Receiving node, named in the same way.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub to: String,
-    /// In the place of `from` and `to`: many flows with random ends.
+    /// Many flows with random ends, in place of `from` and `to`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub random: Option<RandomEnds>,
-    /// Transport.
+    /// Application and transport.
     pub kind: FlowKind,
-    /// When it starts, in seconds.
+    /// When it starts, in seconds from the start of the run.
     #[serde(default)]
     pub start_s: f64,
-    /// When its source stops, in seconds; the end of the run if it is not given.
+    /// When its source stops, in seconds from the start of the run. Default: the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_s: Option<f64>,
-    /// Bytes to carry (`tcp`, `hop` and `relayed`, a file); without it, as many as go until it
-    /// stops.
+    /// Bytes to transfer (`tcp`, `hop`, `relayed`). Default: the source sends until the flow stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Offered rate of payload, in Mb/s (`udp`, and `on-off` while it sends); without it, as much
-    /// as the link takes. The simulator's source then waits for room in its node. A lab's cannot:
-    /// it sends at the rate of the radio, its node drops what is too much, and the report of a lab
-    /// has no loss of such a flow.
+    /// Offered rate of payload, in Mb/s (`udp`; `on-off` while it sends). Default: as much as the
+    /// link takes. In the simulator such a source waits for room in its node. In a lab it cannot
+    /// wait: it sends at the rate of the radio, its node drops the excess, and the report shows no
+    /// loss for the flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_mbps: Option<f64>,
     /// Payload of one datagram, in bytes (`udp`, `on-off`).
     #[serde(default = "default_size")]
     pub size_bytes: usize,
-    /// Differentiated services code point of its packets in both directions, 0 to 63 (not `hop`):
-    /// 46 for `voip` and 0 for all others if it is not given. It decides on the access category
-    /// where radios have `edca`, as RFC 8325 says, and on the class of a `wild` link.
+    /// Differentiated services code point (DSCP) of its packets in both directions, 0 to 63; not
+    /// for `hop`. Default: 46 for `voip`, 0 for all others. It selects the access category where
+    /// radios have `edca` (RFC 8325), and the class of a `wild` link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dscp: Option<u8>,
-    /// From when on goodput, loss and delay are measured, in seconds; from the start of the flow
-    /// if it is not given.
+    /// When the measurement of goodput, loss and delay begins, in seconds from the start of the
+    /// run. Default: the scenario's `measure_from_s`, or else the start of the flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure_from_s: Option<f64>,
     /// Congestion control (`tcp`, `web`, `relayed`).
     #[serde(default)]
     pub congestion: Congestion,
-    /// Settings of TCP that differ from the preset (`tcp`, `web`, `relayed`).
+    /// TCP settings that differ from the preset (`tcp`, `web`, `relayed`).
     #[serde(default, skip_serializing_if = "TcpSettings::is_default")]
     pub tcp: TcpSettings,
-    /// When an `on-off` flow sends.
+    /// On and off times of an `on-off` flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_off: Option<OnOffConfig>,
     /// The pages of a `web` flow.
@@ -84,21 +84,22 @@ fn default_size() -> usize {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowKind {
-    /// TCP: the kernel's in the lab, the simulator's own in `sim`.
+    /// TCP: the kernel's in the lab, the simulator's own in `farhop sim`.
     #[default]
     Tcp,
-    /// UDP at a constant rate, or as much as the link takes.
+    /// UDP at a constant rate, or as fast as the link takes it.
     Udp,
-    /// UDP that sends for some time, then is silent for some time, and so on.
+    /// UDP that alternates between sending and silence.
     OnOff,
-    /// Pages of a main object and embedded ones, each over a TCP connection of its own from the
-    /// reader (`to`) to the server (`from`), with times of reading between.
+    /// Web pages: a main object, then embedded ones, each over a TCP connection of its own from the
+    /// reader (`to`) to the server (`from`), with reading times between pages.
     Web,
-    /// A call in one direction over UDP, with its E-model score.
+    /// A voice call in one direction over UDP, rated by the E-model.
     Voip,
     /// Blocks, made reliable hop by hop.
     Hop,
-    /// A TCP connection for each hop, and applications that pass on what comes; in the simulator.
+    /// TCP connections from relay to relay, and applications on the relays that pass the data on;
+    /// simulator only.
     Relayed,
 }
 
@@ -116,21 +117,21 @@ impl FlowKind {
         }
     }
 
-    /// Whether it goes over TCP.
+    /// Whether it runs over TCP.
     pub const fn is_tcp(self) -> bool {
         matches!(self, Self::Tcp | Self::Web | Self::Relayed)
     }
 }
 
 impl FlowConfig {
-    /// Whether it goes in blocks, all the way or behind a relay.
+    /// Whether it sends blocks: all the way, or from a relay on.
     pub fn has_blocks(&self) -> bool {
         let behind = self.relay.as_ref().is_some_and(|relay| relay.onward == Onward::Hop);
         self.kind == FlowKind::Hop || behind
     }
 
-    /// Most hops between its ends: what it is made of lives no longer. None where each hop is a
-    /// connection of its own.
+    /// Most hops between its ends: the hop limit of its packets or blocks. `None` where each hop is
+    /// a connection of its own.
     pub(in crate::stack) const fn most_hops(&self) -> Option<u8> {
         match self.kind {
             FlowKind::Relayed => None,
@@ -139,7 +140,7 @@ impl FlowConfig {
         }
     }
 
-    /// What its packets are marked with: calls ask for expedited forwarding (RFC 4594, 4.1).
+    /// DSCP of its packets; by default calls ask for expedited forwarding (RFC 4594, 4.1).
     pub fn dscp(&self) -> u8 {
         self.dscp.unwrap_or(if self.kind == FlowKind::Voip { 46 } else { 0 })
     }
@@ -150,7 +151,7 @@ impl FlowConfig {
     }
 }
 
-/// When an `on-off` flow sends.
+/// On and off times of an `on-off` flow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnOffConfig {
@@ -158,7 +159,7 @@ pub struct OnOffConfig {
     pub on_s: f64,
     /// How long it is silent, in seconds.
     pub off_s: f64,
-    /// Both times are means of exponential distributions, else they are fixed.
+    /// Whether both times are means of exponential distributions; else they are fixed.
     pub exponential: bool,
 }
 
@@ -168,19 +169,19 @@ impl Default for OnOffConfig {
     }
 }
 
-/// The pages of a `web` flow. Sizes are those of 3GPP TR 25.892, A.3.2: lognormal for main and
-/// embedded objects, Pareto for the number of embedded ones.
+/// Pages of a `web` flow. Object sizes are those of 3GPP TR 25.892, A.3.2: lognormal for main and
+/// embedded objects, Pareto for the number of embedded objects in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebConfig {
-    /// Mean time of reading between two pages, exponential, in seconds.
+    /// Mean reading time between two pages, in seconds (exponential).
     pub think_s: f64,
-    /// Mean time from the main object to the requests of the embedded ones, exponential, in
-    /// seconds.
+    /// Mean time from the main object to the requests for the embedded ones, in seconds
+    /// (exponential).
     pub parse_s: f64,
-    /// Connections at a time for embedded objects.
+    /// Parallel connections for embedded objects.
     pub connections: u32,
-    /// Bytes of a request.
+    /// Size of a request, in bytes.
     pub request_bytes: u32,
 }
 
@@ -196,11 +197,12 @@ impl Default for WebConfig {
 pub struct VoipConfig {
     /// Codec.
     pub codec: Codec,
-    /// How much later than the fastest packet one may come and still be played, in milliseconds.
+    /// Playout buffer, in milliseconds: a packet later than the fastest one by more than this is
+    /// lost.
     pub playout_ms: f64,
-    /// Coding, packetisation and look-ahead, in milliseconds.
+    /// Delay of coding, packetisation and look-ahead, in milliseconds.
     pub coding_ms: f64,
-    /// Delay outside of the simulated network, in milliseconds.
+    /// Delay outside the simulated network, in milliseconds.
     pub extra_ms: f64,
 }
 
@@ -210,7 +212,7 @@ impl Default for VoipConfig {
     }
 }
 
-/// A voice codec that sends a packet each 20 ms.
+/// A voice codec with a packet every 20 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Codec {
@@ -225,7 +227,7 @@ impl Codec {
     /// Time between packets, in seconds.
     pub const PACKET_S: f64 = 0.02;
 
-    /// Payload of a packet over UDP: speech and an RTP header of 12 bytes.
+    /// Payload of a packet over UDP, in bytes: speech and an RTP header of 12 bytes.
     pub const fn packet_bytes(self) -> usize {
         match self {
             Self::G711 => 160 + 12,

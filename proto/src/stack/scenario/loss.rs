@@ -1,4 +1,4 @@
-//! Loss processes, as a file writes them (`radio.md` 5).
+//! Loss processes as scenario files write them (`radio.md` 5).
 
 use std::sync::Arc;
 
@@ -9,38 +9,39 @@ use super::Scenario;
 use crate::base::Bitrate;
 use crate::stack::loss_trace::LossTrace;
 
-/// A loss process. In a file, a number is the loss of each frame by itself.
+/// A loss process. A plain number in a file is the probability of losing each frame independently.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum LossConfig {
-    /// Each frame is lost by itself with probability `p`.
+    /// Each frame is lost independently with probability `p`.
     Bernoulli {
         /// Probability, 0 to 1.
         p: f64,
     },
-    /// Each unit of a frame is lost by itself with probability `p`, and a frame with any of them.
+    /// Each unit of a frame is lost independently with probability `p`, and the frame with any of
+    /// them.
     BernoulliUnits {
         /// Probability, 0 to 1.
         p: f64,
         /// Size of a unit, in bytes.
         unit_bytes: u32,
     },
-    /// Two states in continuous time, with a loss of their own.
+    /// Two states in continuous time, each with a loss of its own.
     GilbertElliott {
-        /// Mean stay in the good state, in milliseconds.
+        /// Mean time in the good state, in milliseconds.
         good_ms: f64,
-        /// Mean stay in the bad state, in milliseconds.
+        /// Mean time in the bad state, in milliseconds.
         bad_ms: f64,
         /// Loss in the good state, 0 to 1.
         good_loss: f64,
         /// Loss in the bad state, 0 to 1.
         bad_loss: f64,
     },
-    /// Two states that change from frame to frame, with a loss of their own.
+    /// Two states that may change with each frame, each with a loss of its own.
     GilbertElliottFrames {
-        /// Probability of the bad state after the good one.
+        /// Probability that the bad state follows the good one.
         to_bad: f64,
-        /// Probability of the good state after the bad one.
+        /// Probability that the good state follows the bad one.
         to_good: f64,
         /// Loss in the good state, 0 to 1.
         good_loss: f64,
@@ -49,17 +50,17 @@ pub enum LossConfig {
     },
     /// Runs of lost frames of given lengths, between geometric runs of frames that arrive.
     Runs(ErrorRunsConfig),
-    /// A transmitter at a constant rate that the sender does not hear.
+    /// A transmitter of constant load that the sender does not hear.
     Interferer(InterfererConfig),
-    /// A loss that wanders for seconds to minutes, with or without bursts.
+    /// A loss that drifts within seconds to minutes, with or without bursts.
     Drift(DriftConfig),
-    /// A loss that is drawn anew at equal intervals around its mean.
+    /// A loss that is drawn anew around its mean at regular intervals.
     Modulated(ModulatedConfig),
-    /// A recording, played back.
+    /// Playback of a recording.
     Trace(TraceConfig),
-    /// A loss of its own for each bit-rate.
+    /// A loss for each bit-rate.
     ByRate(ByRateConfig),
-    /// A driver that drops frames which the card has received, behind another loss.
+    /// A driver that drops frames which the card has received, after another loss.
     Driver(DriverConfig),
 }
 
@@ -69,20 +70,20 @@ pub enum LossConfig {
 pub struct ErrorRunsConfig {
     /// Long-run loss, 0 to 1.
     pub loss: f64,
-    /// Distribution of the runs of lost frames: points `[length, share of runs that are no
-    /// longer]`, rising to a share of 1; between them it is linear.
+    /// Distribution of the lengths of runs of lost frames: points `[length, share of runs that are
+    /// no longer]`, rising to a share of 1, linear in between.
     pub errors: Vec<(u32, f64)>,
 }
 
-/// A transmitter of 802.11b that the sender of the link does not hear.
+/// An 802.11b transmitter that the sender of the link does not hear.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InterfererConfig {
-    /// Rate of its payload, in Mb/s.
+    /// Payload rate, in Mb/s.
     pub load_mbps: f64,
     /// Payload of one packet, in bytes.
     pub size_bytes: u32,
-    /// Its bit-rate, in Mb/s.
+    /// Bit-rate of its frames, in Mb/s.
     pub rate_mbps: f64,
 }
 
@@ -92,22 +93,22 @@ impl Default for InterfererConfig {
     }
 }
 
-/// A loss that wanders.
+/// A loss that drifts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriftConfig {
-    /// Mean loss of frames of `reference_bytes`, outside of bursts.
+    /// Mean loss of frames of `reference_bytes` outside bursts, 0 to 1.
     pub loss: f64,
-    /// Standard deviation of its log-odds.
+    /// Standard deviation of the log-odds of the loss.
     #[serde(default = "one")]
     pub sigma: f64,
     /// Correlation time, in seconds.
     #[serde(default = "twenty")]
     pub correlation_s: f64,
-    /// Length of the frames, in bytes, that `loss` is for; longer ones lose more.
+    /// Length of the frames that `loss` holds for, in bytes; longer ones lose more.
     #[serde(default = "whole_packet")]
     pub reference_bytes: u32,
-    /// Bursts.
+    /// Bursts of loss. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<BurstConfig>,
 }
@@ -128,13 +129,13 @@ fn whole_packet() -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BurstConfig {
-    /// Mean time from the end of one to the start of the next, in seconds.
+    /// Mean time from the end of a burst to the start of the next, in seconds.
     pub every_s: f64,
-    /// Length of the shortest, in milliseconds.
+    /// Length of the shortest burst, in milliseconds.
     pub shortest_ms: f64,
-    /// Length of the longest, in milliseconds; between them the logarithm is uniform.
+    /// Length of the longest burst, in milliseconds; between the two the logarithm is uniform.
     pub longest_ms: f64,
-    /// Loss meanwhile, 0 to 1.
+    /// Loss during a burst, 0 to 1.
     pub loss: f64,
 }
 
@@ -144,19 +145,19 @@ impl Default for BurstConfig {
     }
 }
 
-/// A loss that is drawn anew at equal intervals.
+/// A loss that is drawn anew at regular intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModulatedConfig {
-    /// Mean loss.
+    /// Mean loss, 0 to 1.
     pub loss: f64,
-    /// How far it goes from its mean, as a share of it, 0 to 1.
+    /// Largest deviation from the mean, as a share of the mean, 0 to 1.
     #[serde(default = "half")]
     pub spread: f64,
-    /// From one draw to the next, in milliseconds.
+    /// Time from one draw to the next, in milliseconds.
     #[serde(default = "hundred")]
     pub period_ms: f64,
-    /// How it is drawn.
+    /// Distribution of the draws.
     #[serde(default)]
     pub shape: ModulationShape,
 }
@@ -169,14 +170,14 @@ fn hundred() -> f64 {
     100.0
 }
 
-/// How a modulated loss is drawn.
+/// Distribution of a modulated loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ModulationShape {
-    /// Uniformly between its ends.
+    /// Uniform between the lowest and the highest loss.
     #[default]
     Uniform,
-    /// One end after the other.
+    /// The lowest and the highest loss in turn.
     Square,
 }
 
@@ -184,26 +185,26 @@ pub enum ModulationShape {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceConfig {
-    /// The file, beside the scenario or with its whole path.
+    /// Path of the file, relative to the folder of the scenario, or absolute.
     pub file: String,
-    /// The link in the file (`a>b`); may be left out if the file has one link only.
+    /// The link of the file to play back (`a>b`). Default: its only link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
-    /// Whether the recording begins anew at its end; without that it must last for the whole run.
+    /// Whether the recording starts over at its end; if not, it must last for the whole run.
     #[serde(default)]
     pub repeat: bool,
-    /// The recording, from whoever reads files.
+    /// The recording, filled in by whoever reads files.
     #[serde(skip)]
     pub recording: Option<Arc<LossTrace>>,
 }
 
-/// Losses by bit-rate, as they were measured on a link: what a faster rate loses does not follow
-/// from the strength of the signal alone (`radio.md` 4.2).
+/// Losses by bit-rate, as measured on a link: the loss of a faster rate does not follow from the
+/// signal strength alone (`radio.md` 4.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByRateConfig {
-    /// `[bit-rate in Mb/s, loss]`, rising by bit-rate. Any other rate loses as the next faster
-    /// one of these, and one that is faster than all of them as the fastest.
+    /// `[bit-rate in Mb/s, loss]`, rising by bit-rate. Any other rate has the loss of the next
+    /// faster one listed, and a rate faster than all of them that of the fastest.
     pub rates: Vec<(f64, LossConfig)>,
 }
 
@@ -219,12 +220,12 @@ impl ByRateConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriverConfig {
-    /// Share of the received frames that it drops, 0 to 1.
+    /// Share of the received frames that the driver drops, 0 to 1.
     pub q: f64,
-    /// Whether the card has acknowledged them by then.
+    /// Whether the card has acknowledged the frames that the driver drops.
     #[serde(default = "yes")]
     pub ack: bool,
-    /// What is lost on the way before.
+    /// Loss before the driver.
     #[serde(default)]
     pub loss: Box<LossConfig>,
 }
@@ -234,7 +235,7 @@ fn yes() -> bool {
 }
 
 impl Scenario {
-    /// All losses with the keys where they stand.
+    /// All losses of the scenario with their keys.
     pub fn losses_mut(&mut self) -> impl Iterator<Item = (String, &mut LossConfig)> {
         let of_links = self.link.iter_mut().enumerate().flat_map(|(index, link)| {
             let named = |key: &'static str, loss| (format!("link[{index}].{key}"), loss);
@@ -247,8 +248,9 @@ impl Scenario {
 }
 
 impl LossConfig {
-    /// The share of frames at a bit-rate that a card does not answer in the long run, where that
-    /// is told by the settings alone and does not depend on their length; nothing of the others.
+    /// Long-run share of frames at a bit-rate that the receiver's card does not acknowledge, as far
+    /// as it follows from the settings alone and not from the frame length; 0 for all other
+    /// processes.
     pub fn mean(&self, rate: Bitrate) -> f64 {
         let of_two = |bad: f64, good_loss: f64, bad_loss: f64| {
             let bad = if bad.is_finite() { bad } else { 0.0 };
@@ -273,7 +275,7 @@ impl LossConfig {
         }
     }
 
-    /// The recordings that the process plays back, wherever they stand.
+    /// The recordings that the process plays back, those of nested processes too.
     pub fn recordings_mut(&mut self) -> Vec<&mut TraceConfig> {
         match self {
             Self::Trace(trace) => vec![trace],
@@ -307,7 +309,7 @@ impl JsonSchema for LossConfig {
 #[serde(untagged)]
 #[allow(dead_code, reason = "it stands for the forms in the schema")]
 enum LossForm {
-    /// Loss of each frame by itself, 0 to 1.
+    /// Probability of losing each frame independently, 0 to 1.
     Each(f64),
     /// A process with its settings.
     Process(LossProcess),
@@ -317,34 +319,35 @@ enum LossForm {
 #[derive(Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 enum LossProcess {
-    /// Each frame is lost by itself with probability `p`.
+    /// Each frame is lost independently with probability `p`.
     Bernoulli {
         /// Probability, 0 to 1.
         p: f64,
     },
-    /// Each unit of a frame is lost by itself with probability `p`, and a frame with any of them.
+    /// Each unit of a frame is lost independently with probability `p`, and the frame with any of
+    /// them.
     BernoulliUnits {
         /// Probability, 0 to 1.
         p: f64,
         /// Size of a unit, in bytes.
         unit_bytes: u32,
     },
-    /// Two states in continuous time, with a loss of their own.
+    /// Two states in continuous time, each with a loss of its own.
     GilbertElliott {
-        /// Mean stay in the good state, in milliseconds.
+        /// Mean time in the good state, in milliseconds.
         good_ms: f64,
-        /// Mean stay in the bad state, in milliseconds.
+        /// Mean time in the bad state, in milliseconds.
         bad_ms: f64,
         /// Loss in the good state, 0 to 1.
         good_loss: f64,
         /// Loss in the bad state, 0 to 1.
         bad_loss: f64,
     },
-    /// Two states that change from frame to frame, with a loss of their own.
+    /// Two states that may change with each frame, each with a loss of its own.
     GilbertElliottFrames {
-        /// Probability of the bad state after the good one.
+        /// Probability that the bad state follows the good one.
         to_bad: f64,
-        /// Probability of the good state after the bad one.
+        /// Probability that the good state follows the bad one.
         to_good: f64,
         /// Loss in the good state, 0 to 1.
         good_loss: f64,
@@ -353,17 +356,17 @@ enum LossProcess {
     },
     /// Runs of lost frames of given lengths, between geometric runs of frames that arrive.
     Runs(ErrorRunsConfig),
-    /// A transmitter at a constant rate that the sender does not hear.
+    /// A transmitter of constant load that the sender does not hear.
     Interferer(InterfererConfig),
-    /// A loss that wanders for seconds to minutes, with or without bursts.
+    /// A loss that drifts within seconds to minutes, with or without bursts.
     Drift(DriftConfig),
-    /// A loss that is drawn anew at equal intervals around its mean.
+    /// A loss that is drawn anew around its mean at regular intervals.
     Modulated(ModulatedConfig),
-    /// A recording, played back.
+    /// Playback of a recording.
     Trace(TraceConfig),
-    /// A loss of its own for each bit-rate.
+    /// A loss for each bit-rate.
     ByRate(ByRateConfig),
-    /// A driver that drops frames which the card has received, behind another loss.
+    /// A driver that drops frames which the card has received, after another loss.
     Driver(DriverConfig),
 }
 

@@ -3,18 +3,18 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How nodes move. Those with a `path_m` of their own follow it whatever stands here.
+/// How nodes move. Nodes with a `path_m` follow it regardless.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MobilityConfig {
-    /// The model for nodes without a path.
+    /// Model for nodes without a `path_m`.
     pub kind: MobilityKind,
-    /// Least and most of a pause before each walk, in seconds (`random-walk`).
+    /// Shortest and longest pause before each walk, in seconds (`random-walk`).
     pub pause_s: [f64; 2],
-    /// Least and most of the speed of each walk, in metres per second (`random-walk`).
+    /// Lowest and highest speed of a walk, in metres per second (`random-walk`).
     pub speed_m_per_s: [f64; 2],
-    /// How often the links of nodes that move are brought up to date, in milliseconds. Those of
-    /// nodes that stand are computed once.
+    /// How often the links of moving nodes are recomputed, in milliseconds. Links between nodes
+    /// that do not move are computed once.
     pub refresh_ms: f64,
 }
 
@@ -39,10 +39,10 @@ impl MobilityConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MobilityKind {
-    /// Nodes stand where they are.
+    /// Nodes stay where they are.
     #[default]
     Static,
-    /// Each node pauses, then walks straight to a uniformly random point of `[area]`, and again
-    /// (`rain.md` 6).
+    /// Each node pauses, then walks straight to a uniformly random point of `[area]`, and repeats
+    /// this (`rain.md` 6).
     RandomWalk,
 }

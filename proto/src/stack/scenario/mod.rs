@@ -1,7 +1,7 @@
 //! The scenario file: one description of a network for the simulator, the lab and the daemon.
 //!
-//! Everything here is data. [`Scenario::problems`] says what is impossible in it;
-//! [`crate::stack::plan`] turns it into what each node needs.
+//! Everything here is data. [`Scenario::problems`] checks it; [`crate::stack::plan`] derives what
+//! each node needs from it.
 
 mod adversary;
 mod departure;
@@ -60,29 +60,29 @@ pub use tcp::{Congestion, TcpPreset, TcpSettings};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Name, for reports.
+    /// Name in reports.
     pub name: String,
-    /// What it shows, for people.
+    /// What the scenario shows, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Length of the run, in seconds: in the simulator from when all nodes are switched on, in a
     /// lab from when its links are up.
     #[serde(default = "default_duration")]
     pub duration_s: f64,
-    /// Seed of all random draws.
+    /// Seed of the random draws. Layouts, propagation and random flows have seeds of their own.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// Addresses of the virtual interfaces.
+    /// Addresses of the nodes' virtual interfaces.
     #[serde(default)]
     pub subnet: Subnet,
-    /// Settings of all radios.
+    /// Settings of all radios; those of a node or a link may differ.
     #[serde(default)]
     pub radio: RadioConfig,
-    /// The stack of all nodes.
+    /// Protocols of all nodes and their settings.
     #[serde(default)]
     pub stack: StackConfig,
-    /// How frames are protected: a table, or `"off"` or another mode by itself. Where nothing is
-    /// said, daemons encrypt and the simulator leaves it out.
+    /// How frames are protected: a table, or a mode alone, such as `"off"`. Default: daemons
+    /// encrypt, and the simulator does not protect frames.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -90,28 +90,29 @@ pub struct Scenario {
     )]
     #[schemars(with = "Option<security::Setting>")]
     pub security: Option<SecurityConfig>,
-    /// How late a host is, for the simulator.
+    /// How late the hosts act; simulator only.
     #[serde(default, skip_serializing_if = "HostConfig::is_default")]
     pub host: HostConfig,
-    /// The area that nodes stand in.
+    /// The area that the nodes are in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub area: Option<AreaConfig>,
     /// How signals weaken with distance.
     #[serde(default, skip_serializing_if = "PropagationConfig::is_default")]
     pub propagation: PropagationConfig,
-    /// What becomes of signals that overlap.
+    /// What happens to signals that overlap.
     #[serde(default, skip_serializing_if = "InterferenceConfig::is_default")]
     pub interference: InterferenceConfig,
     /// How nodes move.
     #[serde(default, skip_serializing_if = "MobilityConfig::is_default")]
     pub mobility: MobilityConfig,
-    /// From when on flows are measured that say nothing of their own, in seconds.
+    /// When the measurement begins of flows without a `measure_from_s` of their own, in seconds
+    /// from the start of the run. Default: at the start of each flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measure_from_s: Option<f64>,
     /// Nodes, numbered from 1 in this order.
     #[serde(default)]
     pub node: Vec<NodeConfig>,
-    /// Many nodes at once, numbered on from there.
+    /// Layouts: many nodes at once, numbered after those of `[[node]]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layout: Vec<LayoutConfig>,
     /// Links between two nodes.
@@ -120,13 +121,13 @@ pub struct Scenario {
     /// Traffic.
     #[serde(default)]
     pub flow: Vec<FlowConfig>,
-    /// Nodes and links that go down and come back.
+    /// Faults: nodes and links that go down and come back.
     #[serde(default)]
     pub fault: Vec<FaultConfig>,
-    /// Strangers in the air, for the simulator and the lab.
+    /// Strangers who send attack traffic; simulator and lab only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adversary: Vec<AdversaryConfig>,
-    /// What varies from run to run, for the simulator.
+    /// Settings that vary from run to run; simulator only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<SweepConfig>,
 }

@@ -15,28 +15,30 @@ use crate::base::PublicKey;
 pub struct NodeConfig {
     /// Name: letters, digits and `-`, at most 32.
     pub name: String,
-    /// The clock of the node against the true time.
+    /// Error of the node's clock.
     #[serde(default, skip_serializing_if = "ClockConfig::is_default")]
     pub clock: ClockConfig,
     /// The device that `farhop up` uses on this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceConfig>,
-    /// The devices of a node with several radios, in the place of `device`: in the order of the
-    /// links in which it is named; first of all that of the common radio, if it has one.
+    /// The devices of a node with several radios, in place of `device`: first that of the common
+    /// radio, if the node has one, then one for each link with a radio of its own, in the order of
+    /// the links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceConfig>,
-    /// Its public key, as `farhop keys` prints it on that node. Nodes that say nothing are trusted
-    /// with `farhop keys trust`.
+    /// Its public key, as `farhop keys` prints it on that node. A key that is not given here is
+    /// trusted with `farhop keys trust`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PublicKey>,
-    /// Where it stands, in metres: `[x, y]` or `[x, y, z]`.
+    /// Its position, in metres: `[x, y]` or `[x, y, z]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position_m: Option<Position>,
-    /// Where it moves, from its position on or from the first point: points `[second, x, y]` or
-    /// `[second, x, y, z]` in rising order of time, straight and steady between two of them.
+    /// Path along which it moves, from `position_m` or from the first point on: points `[second, x,
+    /// y]` or `[second, x, y, z]`, in metres and in order of time. Between two points it moves
+    /// straight and at a constant speed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path_m: Vec<Vec<f64>>,
-    /// Settings of its radio that differ from `[radio]`.
+    /// Settings of its radio that override those of `[radio]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub radio: Option<RadioOverride>,
 }
@@ -47,12 +49,12 @@ impl NodeConfig {
         self.device.iter().chain(&self.devices)
     }
 
-    /// Whether it speaks over a network of others, of which nobody knows how far it leads.
+    /// Whether one of its devices is UDP: it runs over a foreign network, whose delay nobody knows.
     pub fn has_udp(&self) -> bool {
         self.all_devices().any(|device| matches!(device, DeviceConfig::Udp { .. }))
     }
 
-    /// Where it stands at the beginning, in metres: its position, or the first point of its path.
+    /// Its position at the beginning, in metres: `position_m`, or the first point of its path.
     pub fn place(&self) -> Option<[f64; 3]> {
         let first = || {
             let point = self.path_m.first()?;
@@ -63,13 +65,13 @@ impl NodeConfig {
     }
 }
 
-/// A node's clock.
+/// Error of a node's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClockConfig {
-    /// Its offset at the start, in seconds.
+    /// Offset from true time at the start, in seconds.
     pub offset_s: f64,
-    /// Its rate error, in parts per million.
+    /// Rate error, in parts per million.
     pub drift_ppm: f64,
 }
 
@@ -79,7 +81,7 @@ impl ClockConfig {
     }
 }
 
-/// The device under a daemon.
+/// The device through which a daemon sends frames.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum DeviceConfig {
@@ -95,20 +97,20 @@ pub enum DeviceConfig {
     },
     /// UDP datagrams to known addresses.
     Udp {
-        /// Own address and port; one of fe80::/10 with the number of its interface, which `ip link`
-        /// shows: `[fe80::1%3]:4850`.
+        /// Own address and port. An address of fe80::/10 needs the number of its interface, which
+        /// `ip link` shows: `[fe80::1%3]:4850`.
         bind: std::net::SocketAddr,
         /// Address and port of each neighbour, by node name.
         peers: BTreeMap<String, std::net::SocketAddr>,
-        /// Whether it sends no faster than the radio of the scenario would; only where the link
-        /// plans the air (`wild`), if it is not given.
+        /// Whether it sends no faster than the radio of the scenario would. Default: only where the
+        /// link schedules the air (`wild`, `two-p`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         paced: Option<bool>,
     },
 }
 
 impl DeviceConfig {
-    /// What the file calls it.
+    /// The name of the kind in files.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Monitor { .. } => "monitor",

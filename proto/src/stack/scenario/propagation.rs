@@ -1,4 +1,4 @@
-//! How signals weaken with distance, and what becomes of those that overlap.
+//! How signals weaken with distance, and what happens to those that overlap.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,47 +9,48 @@ use crate::base::{Bitrate, Phy};
 
 /// Noise over 20 MHz with a noise figure of 6 dB, in dBm (`radio.md` 4.2).
 const NOISE_DBM: f64 = -95.0;
-/// The most that a preamble must stand out unless something else is given, in decibels.
+/// Default of `preamble_db` for all modulations but DSSS, in decibels.
 const PREAMBLE_DB: f64 = 4.0;
 
-/// How signals weaken with distance (`radio.md` 4). Pairs of nodes that have a `[[link]]` keep what
-/// it says.
+/// How signals weaken with distance (`radio.md` 4). A `[[link]]` overrides it for its two nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PropagationConfig {
-    /// The model; `"free-space"` if it is not given and nodes have positions, else `"links"`.
+    /// Model. Default: `"free-space"` if nodes have positions, else `"links"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<PropagationKind>,
-    /// How fast the signal falls (`log-distance`): 2 in free space, 3 to 4 near the ground.
+    /// Path loss exponent (`log-distance`): 2 in free space, 3 to 4 near the ground.
     pub exponent: f64,
     /// Loss at the reference distance, in decibels (`log-distance`).
     pub reference_db: f64,
     /// The reference distance, in metres (`log-distance`).
     pub reference_m: f64,
-    /// Standard deviation of a normal deviation of each direction between two nodes, fixed for the
-    /// run and cut off at three times this, in decibels (`log-distance`).
+    /// Shadowing: standard deviation of a normally distributed gain, in decibels (`log-distance`).
+    /// Each direction between two nodes has one gain for the whole run, of at most three standard
+    /// deviations.
     pub shadowing_db: f64,
-    /// Carrier frequency (`free-space`, `two-ray`): by the PHY of `[radio]`; 914 in `two-ray`.
+    /// Carrier frequency (`free-space`, `two-ray`). Default: 2437 or 5200 by the band of the
+    /// radios, and 914 in `two-ray`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_mhz: Option<f64>,
     /// Height of all antennas above the ground, in metres (`two-ray`).
     pub height_m: f64,
-    /// How far frames can be decoded, in metres (`range`).
+    /// Distance up to which frames can be decoded, in metres (`range`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_m: Option<f64>,
-    /// How far they are sensed, in metres (`range`); as far as received if it is not given.
+    /// Distance up to which frames are sensed, in metres (`range`). Default: `receive_m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sense_m: Option<f64>,
-    /// Received power: of every pair (`fixed`), or of those up to `receive_m` (`range`); beyond it
-    /// is `radio.sense_dbm`.
+    /// Received power, in dBm: of every pair (`fixed`), or of pairs up to `receive_m` apart
+    /// (`range`). Beyond `receive_m` it is `radio.sense_dbm`.
     pub signal_dbm: f64,
-    /// What is lost between nodes that no `[[link]]` joins.
+    /// Loss between nodes that no `[[link]]` joins.
     pub loss: LossConfig,
-    /// In place of `loss`: each direction between two nodes loses each frame by itself with a
-    /// probability of its own, drawn uniformly between these two.
+    /// `[least, most]`, in place of `loss`: each direction between two nodes loses frames
+    /// independently with a probability of its own, drawn uniformly between the two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_spread: Option<[f64; 2]>,
-    /// Seed of `shadowing_db` and `loss_spread`, which do not change with the seed of the run.
+    /// Seed of `shadowing_db` and `loss_spread`, which do not depend on the seed of the run.
     pub seed: u64,
 }
 
@@ -85,21 +86,21 @@ impl PropagationConfig {
 pub enum PropagationKind {
     /// Only the `[[link]]`s carry anything: they are the loss matrix.
     Links,
-    /// Friis: 20 dB for each factor of ten.
+    /// Friis: 20 dB per decade of distance.
     FreeSpace,
-    /// `exponent` times 10 dB for each factor of ten, and shadowing.
+    /// `exponent` times 10 dB per decade of distance, and shadowing.
     LogDistance,
-    /// Free space up to the distance 4 pi h^2 / lambda, 40 dB for each factor of ten beyond, as
-    /// ns-2 has it; without other keys the radio of ns-2 with ranges of 100 and 220 m.
+    /// Free space up to the distance 4 pi h^2 / lambda, 40 dB per decade beyond, as in ns-2. The
+    /// default settings are those of the ns-2 radio, with ranges of 100 and 220 m.
     TwoRay,
-    /// One power up to `receive_m`, another up to `sense_m`, nothing beyond.
+    /// A constant power up to `receive_m`, another up to `sense_m`, nothing beyond.
     Range,
     /// The same power between every pair at any distance.
     Fixed,
 }
 
 impl PropagationKind {
-    /// The name, as files write it.
+    /// The name of the model in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Links => "links",
@@ -112,14 +113,15 @@ impl PropagationKind {
     }
 }
 
-/// What becomes of signals that overlap at a receiver (`radio.md` 4).
+/// What happens to signals that overlap at a receiver (`radio.md` 4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum InterferenceConfig {
-    /// Each signal against each other one: a frame survives a later one that is weaker by
+    /// Signals are compared in pairs: a frame survives a later one that is weaker by
     /// `radio.capture_db`; any other overlap destroys both.
     Threshold {},
-    /// Signals add up; the errors of a frame follow from its ratio to the sum, moment by moment.
+    /// Signals add up; the errors of a frame follow from its ratio to the sum (SINR), moment by
+    /// moment.
     Sinr(SinrSettings),
 }
 
@@ -139,26 +141,26 @@ impl InterferenceConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SinrSettings {
-    /// Thermal noise over the channel, with the noise figure of the receiver, in dBm; if it is not
-    /// given -95 over 20 MHz, and by 3 dB more or less for each doubling or halving of the width
-    /// that a frame takes.
+    /// Thermal noise over the channel, with the noise figure of the receiver, in dBm. Default: -95
+    /// over 20 MHz, and 3 dB more or less for each doubling or halving of the width that a frame
+    /// takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_dbm: Option<f64>,
-    /// How far a preamble must stand above noise and interference to be detected, in decibels; if
-    /// it is not given 4, or 1 for frames of DSSS, whose slowest rate needs no more.
+    /// How far a preamble must stand above noise and interference to be detected, in decibels.
+    /// Default: 4; 1 for frames of DSSS, whose slowest rate needs no more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preamble_db: Option<f64>,
-    /// The weakest preamble that is detected, in dBm; `receive_dbm` of the radio that hears it if
-    /// this is not given or lower.
+    /// Weakest preamble that is detected, in dBm; never less than the `receive_dbm` of the radio,
+    /// which is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preamble_min_dbm: Option<f64>,
-    /// Which error curves apply.
+    /// Error curves.
     pub curve: CurveConfig,
 }
 
 impl SinrSettings {
-    /// How far the preamble of a frame must stand out, in decibels: it is found where one at the
-    /// slowest rate of its modulation can be received (`radio.md` 4.2).
+    /// How far the preamble of a frame must stand out, in decibels: it is detected where a frame at
+    /// the slowest rate of its modulation can be received (`radio.md` 4.2).
     pub fn preamble_db(&self, phy: &Phy, rate: Bitrate) -> f64 {
         let slowest = match phy.mode(rate) {
             Mode::Ofdm(_) | Mode::Wire => PREAMBLE_DB,
@@ -184,10 +186,11 @@ impl Default for SinrSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CurveConfig {
-    /// Closed forms of each modulation and code.
+    /// Closed forms for each modulation and code.
     #[default]
     Stock,
-    /// From all to nothing within 5 dB around the sensitivity of each rate.
+    /// Logistic curves, which fall from losing all to losing nothing within 5 dB around the
+    /// sensitivity of each rate.
     Logistic,
 }
 

@@ -11,146 +11,149 @@ use crate::base::{
     Preamble, RadioId, RadioSpec, Width,
 };
 
-/// The largest packet that hosts send, and what a frame has beside it and what is of the radio: a
-/// header, a bulk acknowledgement and a seal.
+/// Largest IP packet that hosts send, in bytes.
 pub(in crate::stack) const PACKET_BYTES: usize = 1_500;
+/// What a frame may carry beside the packet and the radio's own headers, in bytes: a link header, a
+/// bulk acknowledgement and a seal.
 const OVERHEAD_BYTES: usize = 72;
 
 /// Settings of a radio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RadioConfig {
-    /// PHY. To a radio of another one, or of fewer streams or a narrower channel, data goes at
-    /// rates that both know: those of DSSS to `802.11b`, those of the lesser of two radios of
-    /// `802.11n` and `802.11ac`, those of `802.11a` and `802.11g` else.
+    /// PHY. To a radio with another PHY, fewer streams or a narrower channel, data goes at rates
+    /// that both know: DSSS rates to `802.11b`, the rates of the lesser radio between `802.11n` and
+    /// `802.11ac`, else those of `802.11a` or `802.11g`.
     pub phy: PhyKind,
     /// DSSS preamble.
     pub preamble: Preamble,
-    /// Band, of `802.11n`, which has a choice; 5 GHz if it is not given.
+    /// Band. Only `802.11n` has a choice; its default is 5 GHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub band: Option<Band>,
     /// Width of the channel, in MHz: 20; also 5 and 10 for `802.11a` and `802.11g`, 40 for
     /// `802.11n` and `802.11ac`, 80 for `802.11ac`.
     pub width_mhz: u16,
-    /// Spatial streams of `802.11n` and `802.11ac`, 1 or 2.
+    /// Spatial streams, 1 or 2 (`802.11n`, `802.11ac`).
     pub streams: u8,
-    /// Guard interval of `802.11n` and `802.11ac`.
+    /// Guard interval (`802.11n`, `802.11ac`).
     pub guard_interval: GuardInterval,
-    /// Whether `802.11g` shares the air with 802.11b: a slot of 20 us, and the rates of both.
+    /// Whether `802.11g` coexists with 802.11b: slots of 20 us, and the rates of both.
     pub mixed: bool,
-    /// Bit-rate of data, in Mb/s; the highest of the PHY if neither this nor `mcs` is given.
+    /// Bit-rate of data, in Mb/s. Default: the highest of the PHY, unless `mcs` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_mbps: Option<f64>,
-    /// Bit-rate of data as the number of an MCS, in the place of `rate_mbps`; those of `802.11n`
-    /// with two streams are 8 to 15.
+    /// Bit-rate of data as an MCS, in place of `rate_mbps`; with two streams those of `802.11n` are
+    /// 8 to 15.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcs: Option<u8>,
-    /// Bit-rate of acknowledgements by that of the data: the highest basic rate not above it, or
-    /// the highest rate not above half of it.
+    /// How the bit-rate of an acknowledgement follows from that of the data: `basic` is the highest
+    /// basic rate not above it, `half` the highest rate not above half of it.
     #[serde(skip_serializing_if = "AckRate::is_basic")]
     pub ack_rate: AckRate,
-    /// Bit-rate of acknowledgements, in Mb/s, in the place of that rule; where its modulation (DSSS
-    /// or OFDM) is not that of the data the rule holds.
+    /// Bit-rate of acknowledgements, in Mb/s, in place of the rule `ack_rate`. For data of another
+    /// modulation (DSSS or OFDM) than this rate's, the rule still holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack_rate_mbps: Option<f64>,
-    /// Most transmissions of an acknowledged frame, the first included.
+    /// Most transmissions of an acknowledged frame, the first included; of its RTS, if the frame is
+    /// longer than `rts_threshold`.
     pub attempts: u8,
-    /// The same for frames that are longer than `rts_threshold`.
+    /// Most transmissions of an acknowledged frame that is longer than `rts_threshold`.
     pub long_attempts: u8,
-    /// Frames with more bytes than this (header and check sequence included) are announced by RTS
-    /// and CTS; none are if it is not given.
+    /// Length above which frames are announced by RTS and CTS, in bytes including header and check
+    /// sequence. Default: no frames are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rts_threshold: Option<usize>,
-    /// When a frame that finds an empty queue goes without a backoff.
+    /// When a frame that finds an empty queue is sent without a backoff.
     pub first_access: FirstAccess,
-    /// What goes before OFDM frames where 802.11b stations are about.
+    /// How OFDM frames are protected where there are 802.11b stations (`mixed`).
     pub protection: Protection,
-    /// Whether the four access categories of 802.11e contend, each with a queue of its own.
+    /// Whether the radio has the four access categories of 802.11e (EDCA), each with a queue of its
+    /// own.
     pub edca: bool,
-    /// What differs from the standard's parameters of the access categories.
+    /// Changes to the standard's parameters of the access categories (`edca`).
     #[serde(skip_serializing_if = "AccessConfigs::is_default")]
     pub access: AccessConfigs,
-    /// Most frames in one transmission of `802.11n` and `802.11ac`, up to 64; 1 never aggregates.
-    /// Slots and blocks are planned by it. On a monitor interface frames go one by one whatever it
-    /// says.
+    /// Most frames in one transmission (A-MPDU) of `802.11n` and `802.11ac`, up to 64; 1 never
+    /// aggregates. Slots and blocks are planned by it. A monitor interface sends frames one by one
+    /// regardless.
     pub aggregate: u8,
-    /// How the rate of data is chosen.
+    /// How the bit-rate of data is chosen.
     pub rate_control: RateControl,
-    /// How long after a frame's end its acknowledgement may begin to arrive, in microseconds; set
-    /// for the longest link of the radio if it is not given.
+    /// How long after a frame's end its acknowledgement may begin to arrive, in microseconds.
+    /// Default: as the longest link of the radio needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack_timeout_us: Option<f64>,
     /// Gap before frames without MAC acknowledgement.
     pub gap: Gap,
     /// Whether the contention window doubles after each failed attempt.
     pub exponential_backoff: bool,
-    /// Whether it stays as it is while no data frame of another radio is heard for several
-    /// failures, as has been measured of Atheros cards (`radio.md` 2.10).
+    /// Whether the contention window stays as it is after several failures in a row without a data
+    /// frame from another radio in between, as measured on Atheros cards (`radio.md` 2.10).
     pub quiet_backoff: bool,
-    /// Whether the radio waits for a busy medium; off under `wild` if it is not given.
+    /// Whether the radio defers to a busy medium. Default: no where the link schedules it (`wild`,
+    /// `two-p`), else yes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carrier_sense: Option<bool>,
-    /// How long the signal of another radio must have been there until the medium is busy, in
+    /// How long another radio's signal must last before the medium counts as busy (CCA), in
     /// microseconds: a backoff that ends earlier ends in a collision. The standard allows 4 for
     /// OFDM and 15 for DSSS; ns-3 takes 4 for all.
     #[serde(skip_serializing_if = "is_zero")]
     pub cca_us: f64,
-    /// Channel number, that of the middle of a channel wider than 20 MHz: 5 MHz from one to the
-    /// next. Radios whose channels overlap disturb each other.
+    /// Channel number, in steps of 5 MHz; that of the centre for channels wider than 20 MHz. Radios
+    /// whose channels overlap disturb each other.
     pub channel: u16,
-    /// A frame survives others that are at least this much weaker, in decibels.
+    /// Capture: a frame survives a later one that is weaker by at least this much, in decibels.
     pub capture_db: f64,
-    /// Whether the radio reports the end of each frame; without it the daemon goes by air time.
+    /// Whether the radio reports the end of each frame. If not, the daemon estimates it from the
+    /// air time.
     pub transmit_status: bool,
-    /// Slot time, in microseconds; that of the PHY if it is not given. Long links are tuned by it.
+    /// Slot time, in microseconds, which is tuned for long links. Default: that of the PHY.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot_us: Option<f64>,
-    /// Bit-rate of broadcast frames, in Mb/s; the lowest of the PHY if it is not given.
+    /// Bit-rate of broadcast frames, in Mb/s. Default: the lowest of the PHY.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broadcast_rate_mbps: Option<f64>,
-    /// What a wire makes of the bytes that links add to packets.
+    /// Whether the bytes that links add to packets take time on a wire.
     #[serde(skip_serializing_if = "LinkOverhead::is_counted")]
     pub link_overhead: LinkOverhead,
-    /// When the radio waits EIFS in the place of DIFS.
+    /// When the radio waits EIFS instead of DIFS.
     pub eifs: EifsConfig,
-    /// Transmit power at the card, in dBm; 20 if it is not given, and that of ns-2 (24.5) under
-    /// `two-ray`.
+    /// Transmit power at the card, in dBm. Default: 20; under `two-ray` that of ns-2 (24.5).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_power_dbm: Option<f64>,
-    /// Gain of the antenna, sending and receiving, in dBi.
+    /// Gain of the antenna for sending and for receiving, in dBi.
     pub antenna_gain_dbi: f64,
-    /// Loss in the cable between card and antenna, in decibels.
+    /// Loss of the cable between card and antenna, in decibels.
     pub cable_loss_db: f64,
-    /// The weakest signal that can be decoded, in dBm, at whatever rate. If it is not given it
-    /// follows from the propagation model, and from the rate of each frame and the width of the
-    /// channel where signals weaken steadily: that of this radio, also for frames that take less of
-    /// it.
+    /// Weakest signal that can be decoded, in dBm, whatever the rate. Default: by the propagation
+    /// model; with `free-space` and `log-distance` by the rate of each frame and by the channel
+    /// width of this radio, even for frames that use less of the channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_dbm: Option<f64>,
-    /// The weakest signal that makes the medium busy, in dBm; follows likewise.
+    /// Weakest signal that makes the medium busy, in dBm. Default: by the propagation model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sense_dbm: Option<f64>,
-    /// Signals between radios at places that are weaker are left out of everything, in dBm;
-    /// follows likewise. Links of the file are there however weak they are.
+    /// Weakest signal that counts at all between radios at positions, in dBm. Default: by the
+    /// propagation model. Links of the file exist however weak they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor_dbm: Option<f64>,
-    /// From the time the host hands a frame over to the time the radio has it: nothing, the name
-    /// of a preset, or points of the distribution.
+    /// Delay from when the host hands a frame over until the radio has it: the name of a preset, or
+    /// points of the distribution. Default: none.
     #[serde(skip_serializing_if = "DelayConfig::is_none")]
     pub departure: DelayConfig,
 }
 
-/// What a wire makes of the bytes that links add to packets: the headers of units, and feedback.
-/// Calculations about links often leave them out.
+/// Whether the bytes that links add to packets (headers of units, and feedback) take time on a
+/// wire. Calculations about links often leave them out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LinkOverhead {
-    /// They take time like all others.
+    /// They take time like all other bytes.
     #[default]
     Counted,
-    /// They take no time, and frames of nothing else are never lost.
+    /// They take no time, and frames that hold nothing else are never lost.
     Free,
-    /// They take no time, and frames of nothing else are lost like all others.
+    /// They take no time, and frames that hold nothing else are lost like all others.
     Lossy,
 }
 
@@ -160,15 +163,15 @@ impl LinkOverhead {
     }
 }
 
-/// When a radio waits EIFS in the place of DIFS.
+/// When a radio waits EIFS instead of DIFS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EifsConfig {
     /// After a frame that it had locked on to and that then failed. Frames that collide from their
-    /// start are energy only.
+    /// start are only energy.
     #[default]
     AfterLock,
-    /// After every frame that it sensed and did not decode, as the standard has it.
+    /// After every frame that it sensed and did not decode, as in the standard.
     Always,
 }
 
@@ -220,8 +223,8 @@ impl Default for RadioConfig {
 }
 
 impl RadioConfig {
-    /// How long the largest packet of a host takes on air where nothing acknowledges it, the mean
-    /// gap before it with it.
+    /// How long the largest packet of a host takes on air without acknowledgement, including the
+    /// mean gap before it.
     pub(in crate::stack) fn packet_on_air(&self) -> Duration {
         let spec = RadioSpec {
             id: RadioId(0),
@@ -243,7 +246,7 @@ impl RadioConfig {
         self.slot_us.map_or(self.phy().slot(), |micros| Duration::from_secs_f64(micros / 1e6))
     }
 
-    /// How it contends with its best effort.
+    /// Contention parameters of best effort.
     pub(in crate::stack) fn contention(&self) -> Contention {
         let usual = Contention::of(&self.phy(), self.edca);
         let own = self.access.of(AccessCategory::BestEffort);
@@ -254,7 +257,7 @@ impl RadioConfig {
         Contention { slot: self.slot(), aifsn, cw_min }
     }
 
-    /// The PHY with its choices. A width that there is not counts as 20 MHz.
+    /// The PHY with its options. A width that does not exist counts as 20 MHz.
     pub fn phy(&self) -> Phy {
         Phy {
             kind: self.phy,
@@ -268,7 +271,7 @@ impl RadioConfig {
         }
     }
 
-    /// Bit-rate of data: the one given by its figure or by its MCS, or the highest.
+    /// Bit-rate of data: that of `mcs` or of `rate_mbps`, or else the highest.
     pub fn rate(&self) -> Bitrate {
         let phy = self.phy();
         let by_mcs = self.mcs.and_then(|mcs| phy.rate_of_mcs(mcs));
@@ -278,12 +281,12 @@ impl RadioConfig {
     }
 }
 
-/// How late a host is. How late its frames reach the radio is `departure` of the radio.
+/// How late a host acts. How late its frames reach the radio is the radio's `departure`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostConfig {
-    /// From the time a timer is due to the time the host acts: nothing, the name of a preset, or
-    /// points of the distribution.
+    /// Delay from when a timer is due until the host acts: the name of a preset, or points of the
+    /// distribution. Default: none.
     #[serde(skip_serializing_if = "DelayConfig::is_none")]
     pub wake_us: DelayConfig,
 }

@@ -1,7 +1,7 @@
-//! Settings of one radio that differ from those of all radios.
+//! Settings of one radio that override those of `[radio]`.
 //!
-//! They are read as a whole [`RadioConfig`], so that names and types are checked where they stand;
-//! beside it is kept which keys were given, and only these count.
+//! They are read as a whole [`RadioConfig`], which checks names and types where they are written.
+//! Which keys were given is kept beside it, and only these keys count.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::radio::RadioConfig;
 use crate::base::PhyKind;
 
-/// Keys that mean something else, or nothing, on another PHY.
+/// Keys that mean something else, or nothing, for another PHY.
 const OF_THE_PHY: [&str; 12] = [
     "preamble",
     "band",
@@ -28,10 +28,10 @@ const OF_THE_PHY: [&str; 12] = [
     "broadcast_rate_mbps",
     "slot_us",
 ];
-/// What the strength of a signal follows from, beside the distance.
+/// The keys of the link budget, on which the strength of a signal depends beside the distance.
 const BUDGET: [&str; 3] = ["tx_power_dbm", "antenna_gain_dbi", "cable_loss_db"];
 
-/// Settings of one radio that differ from those of all radios.
+/// Settings of one radio that override those of all radios.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RadioOverride {
     given: Vec<String>,
@@ -39,8 +39,8 @@ pub struct RadioOverride {
 }
 
 impl RadioOverride {
-    /// The settings that are given, the others at their defaults, but with EDCA and the PHY of
-    /// `base` where those are meant: what other settings mean hangs on them.
+    /// The given settings over the defaults, but with EDCA and the PHY of `base` where they are not
+    /// given: the meaning of other settings depends on these.
     pub fn with_phy_of(&self, base: &RadioConfig) -> RadioConfig {
         let mut config = (*self.config).clone();
         // Nothing contends on a wire.
@@ -60,22 +60,22 @@ impl RadioOverride {
         config
     }
 
-    /// Whether they say how strongly the radio sends.
+    /// Whether a key of the link budget is given.
     pub fn has_budget(&self) -> bool {
         BUDGET.iter().any(|key| self.has(key))
     }
 
-    /// These settings in the place of those of `base`. A PHY of its own comes with rates of its
-    /// own: those of `base` are no longer meant.
+    /// These settings over those of `base`. If the PHY differs, the keys of `base` that depend on
+    /// its PHY, such as rates, no longer apply.
     ///
-    /// Panics if a number of either is infinite or none.
+    /// Panics if a number of either is infinite or NaN.
     pub fn over(&self, base: &RadioConfig) -> RadioConfig {
         let (mut merged, own) = (fields(base), fields(&self.config));
         if self.has("phy") && self.config.phy != base.phy {
             merged.retain(|key, _| !OF_THE_PHY.contains(&key.as_str()));
         }
         if self.config.phy == PhyKind::Wire {
-            // Nothing contends there.
+            // Nothing contends on a wire.
             merged.retain(|key, _| !["edca", "access"].contains(&key.as_str()));
         }
         let given = |key: &String| Some((key.clone(), own.get(key)?.clone()));
@@ -133,7 +133,7 @@ impl<'de> Deserialize<'de> for RadioOverride {
     }
 }
 
-/// A map of which the keys are noted as they are read.
+/// A map whose keys are noted as they are read.
 struct Noted<'a, A> {
     map: A,
     given: &'a mut Vec<String>,

@@ -3,24 +3,24 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Many flows with random ends; each has two different nodes that are not its relays, with a path
-/// between them where nodes do not move.
+/// Many flows with random ends. Each has two different nodes that are not relays of the flow, with
+/// a path between them unless moving nodes may find one later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomEnds {
-    /// Flows.
+    /// Number of flows.
     pub count: u64,
-    /// The layout whose nodes are the ends; all nodes if it is not given.
+    /// The layout whose nodes are the ends. Default: all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub among: Option<String>,
     /// Each flow starts at a uniformly random time in this span from `start_s` on, in seconds.
     #[serde(default)]
     pub start_within_s: f64,
-    /// Most hops between the ends, so that traffic stays local in a large network; any number if
-    /// it is not given.
+    /// Most hops between the ends, so that traffic stays local in a large network. Default: any
+    /// number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hops: Option<u8>,
-    /// Seed of the draws, which do not change with the seed of the run.
+    /// Seed of the draws, which do not depend on the seed of the run.
     #[serde(default = "one")]
     pub seed: u64,
 }

@@ -1,24 +1,24 @@
-//! TCP from hop to hop through applications on relays.
+//! Relays of TCP connections: applications on the nodes between the ends of a flow.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The applications on the way of a `relayed` flow. Without any key it is TCP hop by hop through
-/// relays that copy ("stitched").
+/// The relays of a `relayed` flow. By default every node on the route has one, which copies what
+/// arrives to the next TCP connection ("stitched").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RelayConfig {
     /// When a relay passes on what it has.
     pub mode: RelayMode,
-    /// The nodes with a relay, in their order, for example one gateway (split TCP); every node on
-    /// the route if none is given.
+    /// The nodes with a relay in the order of the route, for example one gateway (split TCP).
+    /// Default: every node on the route.
     pub at: Vec<String>,
-    /// What goes on from the first relay to the end (`stream`, with one relay): TCP, or blocks as
-    /// behind a proxy.
+    /// Transport from the relay to the end of the flow: TCP, or blocks as behind a proxy. Blocks
+    /// need `stream` and exactly one relay.
     pub onward: Onward,
-    /// Bytes of a segment that is acknowledged by itself (`bundle`).
+    /// Bytes of a segment, each of which is acknowledged (`bundle`).
     pub segment_bytes: u32,
-    /// How fast a relay stores a bundle, in megabytes per second (`bundle`).
+    /// Speed at which a relay stores a bundle, in megabytes per second (`bundle`).
     pub storage_mb_per_s: f64,
 }
 
@@ -38,15 +38,15 @@ impl Default for RelayConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelayMode {
-    /// At once; its buffer has no bound.
+    /// At once, with an unbounded buffer.
     #[default]
     Stream,
-    /// When all of it is stored: the file is one bundle, in segments that are acknowledged over
-    /// the connection (DTN over the TCP convergence layer, RFC 7242).
+    /// When it has stored everything: the file is one bundle, in segments that are acknowledged
+    /// over the connection (DTN over the TCP convergence layer, RFC 7242).
     Bundle,
 }
 
-/// What goes on from a relay.
+/// Transport from a relay on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Onward {

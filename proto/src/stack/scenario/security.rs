@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::link::secure::{SecurityConfig, SecurityMode};
 
-/// Reads `security = "off"` as well as `[security]`.
+/// Reads both `security = "off"` and a table `[security]`.
 pub(super) fn table_or_mode<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SecurityConfig>, D::Error> {

@@ -1,11 +1,11 @@
-//! Where nodes stand: the area, layouts that stand for many nodes, and positions.
+//! Positions of nodes: the area, layouts of many nodes, and coordinates.
 
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A place in metres; in a file `[x, y]` or `[x, y, z]`.
+/// A position in metres; in a file `[x, y]` or `[x, y, z]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Position(#[schemars(schema_with = "two_or_three")] pub [f64; 3]);
@@ -27,30 +27,30 @@ impl<'de> Deserialize<'de> for Position {
     }
 }
 
-/// The area that nodes stand in.
+/// The area that the nodes are in.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AreaConfig {
-    /// Its width and height, in metres.
+    /// Width and height, in metres.
     pub size_m: [f64; 2],
-    /// Whether its opposite edges are one (a torus), so that no node stands at an edge.
+    /// Whether opposite edges join (a torus), so that no node is at an edge.
     #[serde(default)]
     pub wrap: bool,
 }
 
-/// Many nodes at once. They are numbered after those of `[[node]]`, in this order.
+/// A layout: many nodes at once. They are numbered after those of `[[node]]`, in this order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum LayoutConfig {
-    /// A straight line to the right, `name1` to `nameN`.
+    /// A straight line along the x axis: `name1` to `nameN`.
     Chain(ChainLayout),
-    /// Rows of equal length, from bottom to top: `nameROW-COLUMN`, both from 1.
+    /// Rows of equal length, counted upwards: `nameROW-COLUMN`, both from 1.
     Grid(GridLayout),
-    /// A circle, evenly filled: `name1` to `nameN`.
+    /// A circle with equal spacing: `name1` to `nameN`.
     Circle(CircleLayout),
-    /// Uniformly random places in a rectangle: `name1` to `nameN`.
+    /// Uniformly random positions in a rectangle: `name1` to `nameN`.
     Random(RandomLayout),
-    /// Names and places from a file.
+    /// Names and positions from a file.
     File(FileLayout),
 }
 
@@ -58,13 +58,13 @@ pub enum LayoutConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChainLayout {
-    /// What the names of its nodes begin with.
+    /// Prefix of the names of its nodes.
     pub name: String,
-    /// Nodes.
+    /// Number of nodes.
     pub count: u64,
     /// Distance between neighbours, in metres.
     pub spacing_m: f64,
-    /// Place of the first node.
+    /// Position of the first node.
     #[serde(default)]
     pub origin_m: Position,
 }
@@ -73,15 +73,15 @@ pub struct ChainLayout {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GridLayout {
-    /// What the names of its nodes begin with.
+    /// Prefix of the names of its nodes.
     pub name: String,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
     /// Nodes in each row.
     pub columns: u64,
     /// Distance between neighbours in a row and in a column, in metres.
     pub spacing_m: f64,
-    /// Place of the first node.
+    /// Position of the first node.
     #[serde(default)]
     pub origin_m: Position,
 }
@@ -90,63 +90,63 @@ pub struct GridLayout {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CircleLayout {
-    /// What the names of its nodes begin with.
+    /// Prefix of the names of its nodes.
     pub name: String,
-    /// Nodes.
+    /// Number of nodes.
     pub count: u64,
     /// Radius, in metres.
     pub radius_m: f64,
-    /// Its centre.
+    /// Position of the centre.
     #[serde(default)]
     pub origin_m: Position,
 }
 
-/// Nodes at random places.
+/// Nodes at random positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomLayout {
-    /// What the names of its nodes begin with.
+    /// Prefix of the names of its nodes.
     pub name: String,
-    /// Nodes.
+    /// Number of nodes.
     pub count: u64,
-    /// Width and height of the rectangle, in metres; that of `[area]` if it is not given.
+    /// Width and height of the rectangle, in metres. Default: those of `[area]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub area_m: Option<[f64; 2]>,
     /// Corner of the rectangle with the smallest coordinates.
     #[serde(default)]
     pub origin_m: Position,
-    /// Seed of the draws. Places do not change with the seed of the run.
+    /// Seed of the draws. Positions do not depend on the seed of the run.
     #[serde(default = "one")]
     pub seed: u64,
-    /// What draws.
+    /// Generator of the draws.
     #[serde(default)]
     pub generator: Generator,
 }
 
-/// A generator of random places.
+/// A generator of random positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Generator {
     /// The generator of all other draws (PCG).
     #[default]
     Pcg,
-    /// A linear congruential generator that other simulators can repeat in two lines:
-    /// x = 6364136223846793005 x + 1442695040888963407 modulo 2^64 from the seed, the first 8
-    /// values skipped, each value the upper 53 bits as a fraction; x, then y of each node. Random
-    /// flows after it draw their ends from the same sequence.
+    /// A linear congruential generator that other simulators can repeat in two lines: x =
+    /// 6364136223846793005 x + 1442695040888963407 modulo 2^64 from the seed, the first 8 values
+    /// skipped; each value is the upper 53 bits as a fraction; x, then y of each node. Random flows
+    /// in this layout draw their ends from the rest of the sequence.
     Lcg,
 }
 
-/// Nodes from a file: lines of `name,x,y` or `name,x,y,z` in metres. Empty lines, lines that begin
-/// with `#`, and a first line that begins with `name,` are passed over.
+/// Nodes from a file with lines of `name,x,y` or `name,x,y,z` in metres. Empty lines, lines that
+/// begin with `#`, and a first line that begins with `name,` are skipped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileLayout {
     /// Name of the layout; its nodes have the names that the file gives them.
     pub name: String,
-    /// The file, from the folder of the scenario.
+    /// Path of the file, relative to the folder of the scenario, or absolute.
     pub file: String,
-    /// What is in the file, once somebody who may read files has filled it in.
+    /// Content of the file, filled in by whoever reads files.
     #[serde(skip)]
     pub text: Option<Arc<str>>,
 }

@@ -1,4 +1,4 @@
-//! Sweeps: one scenario run with many values and seeds.
+//! Sweeps: one scenario run with many values and many seeds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,24 +6,24 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What varies from run to run. Every combination of the values is run with every seed.
+/// Settings that vary from run to run. Every combination of values is run with every seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SweepConfig {
-    /// How many seeds, from the scenario's own on, or which ones.
+    /// How many seeds, counting up from the scenario's own, or a list of seeds.
     pub seeds: Seeds,
-    /// Keys of the scenario with the values that they take; the last varies fastest.
+    /// Keys of the scenario with their values; the last key varies fastest.
     pub vary: Vec<VaryConfig>,
 }
 
-/// A key of the scenario and the values that it takes.
+/// A key of the scenario and its values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VaryConfig {
     /// The key, for example `radio.rate_mbps`, `link[0].distance_km`, `flow[forward].congestion` or
     /// `link[*].loss`.
     pub key: String,
-    /// The values that it takes in turn.
+    /// Its values.
     pub values: Vec<SweepValue>,
 }
 
@@ -31,9 +31,9 @@ pub struct VaryConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Seeds {
-    /// So many, from the scenario's own on.
+    /// This many seeds, counting up from the scenario's own.
     Count(u64),
-    /// These.
+    /// Exactly these seeds.
     List(Vec<u64>),
 }
 
@@ -44,7 +44,7 @@ impl Default for Seeds {
 }
 
 impl Seeds {
-    /// How many there are.
+    /// The number of seeds.
     pub fn count(&self) -> u64 {
         match self {
             Self::Count(count) => *count,
@@ -52,7 +52,7 @@ impl Seeds {
         }
     }
 
-    /// The seed at a place, where `first` is the scenario's own.
+    /// The seed with index `place`, where `first` is the scenario's own.
     pub fn at(&self, place: u64, first: u64) -> u64 {
         match self {
             Self::Count(_) => first.wrapping_add(place),
@@ -60,7 +60,7 @@ impl Seeds {
         }
     }
 
-    /// The place of a seed, if it is one of them.
+    /// The index of a seed, if it is one of them.
     fn place(&self, seed: u64, first: u64) -> Option<u64> {
         match self {
             Self::Count(count) => Some(seed.wrapping_sub(first)).filter(|place| place < count),
@@ -69,7 +69,7 @@ impl Seeds {
     }
 }
 
-/// A value of a key in a sweep: anything that a scenario can hold.
+/// A value of a key in a sweep: anything that a scenario can contain.
 #[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SweepValue {
@@ -79,9 +79,9 @@ pub enum SweepValue {
     Integer(i64),
     /// A number.
     Number(f64),
-    /// A word.
+    /// A text.
     Text(String),
-    /// Several values.
+    /// A list of values.
     List(Vec<SweepValue>),
     /// A table, for example `{ kind = "wild", slot_ms = 10 }`.
     Table(BTreeMap<String, SweepValue>),
@@ -114,7 +114,7 @@ impl fmt::Display for SweepValue {
                     "kind" => value.to_string(),
                     _ => format!("{key} {value}"),
                 };
-                // What it is comes before its settings.
+                // The kind comes before its settings.
                 let (kind, rest): (Vec<_>, Vec<_>) =
                     values.iter().partition(|(key, _)| *key == "kind");
                 let words: Vec<String> = kind.into_iter().chain(rest).map(word).collect();
@@ -125,13 +125,13 @@ impl fmt::Display for SweepValue {
 }
 
 impl SweepConfig {
-    /// How many runs it has; `None` if that does not fit into 64 bits.
+    /// The number of runs; `None` if it does not fit into 64 bits.
     pub fn runs(&self) -> Option<u64> {
         let sizes = self.vary.iter().map(|vary| vary.values.len() as u64);
         sizes.chain([self.seeds.count()]).try_fold(1_u64, u64::checked_mul)
     }
 
-    /// How many points it has, each of which is run with every seed.
+    /// The number of points, each of which is run with every seed; `None` as in [`Self::runs`].
     pub fn points(&self) -> Option<u64> {
         self.vary.iter().map(|vary| vary.values.len() as u64).try_fold(1, u64::checked_mul)
     }
@@ -154,8 +154,8 @@ impl SweepConfig {
         values
     }
 
-    /// The run with these values of the keys and this seed, where `first` is the scenario's own;
-    /// nothing if there is none. The seeds of a point follow each other.
+    /// The index of the run with these values and this seed, where `first` is the scenario's own
+    /// seed; `None` if there is no such run. The seeds of one point are adjacent.
     pub fn index(
         &self,
         values: &BTreeMap<String, SweepValue>,

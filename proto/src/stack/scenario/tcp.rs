@@ -1,4 +1,4 @@
-//! TCP of a flow: the congestion control, and settings that differ from its preset.
+//! TCP settings of a flow: the congestion control, and what differs from its preset.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,18 +12,18 @@ use crate::transport::tcp::{self, Recovery, TcpConfig};
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Congestion {
-    /// NewReno with SACK and RACK-TLP, as today's kernel does it.
+    /// NewReno with SACK and RACK-TLP, as in today's Linux kernel.
     #[default]
     Reno,
-    /// NewReno without SACK, as today's kernel does it; after RFC 6582 with an older preset.
+    /// NewReno without SACK, as in today's Linux kernel; with an older preset, as in RFC 6582.
     Newreno,
-    /// NewReno with SACK after RFC 6675, as it was when the systems were published.
+    /// NewReno with SACK as in RFC 6675, the TCP of the time when the systems were published.
     RenoRfc6675,
-    /// CUBIC (RFC 9438), the default of today's kernel.
+    /// CUBIC (RFC 9438), the default of today's Linux kernel.
     Cubic,
-    /// Westwood+; in the simulator only.
+    /// Westwood+; simulator only.
     Westwood,
-    /// The kernel's BBR; in the lab only.
+    /// The kernel's BBR; lab only.
     Bbr,
 }
 
@@ -45,26 +45,26 @@ impl Congestion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TcpPreset {
-    /// Linux 6 on an MTU of 1,500 bytes.
+    /// Linux 6 with an MTU of 1,500 bytes.
     Linux,
-    /// TCP of about 2007: SACK after RFC 6675, a window of 64 KB, an initial window of 3.
+    /// TCP of about 2007: SACK as in RFC 6675, a window of 64 KB, an initial window of 3.
     Classic,
-    /// The settings of common ns-3 studies: 1,000-byte segments, no options, a window of 65,535
-    /// bytes, each segment acknowledged, initial window 2, at least 1 s to a time-out.
+    /// Settings of common ns-3 studies: 1,000-byte segments, no options, a window of 65,535 bytes,
+    /// every segment acknowledged, an initial window of 2, a minimum time-out of 1 s.
     Ns3,
 }
 
-/// TCP settings of a flow; what is not given is the preset's.
+/// TCP settings of a flow. Each setting that is not given comes from the preset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpSettings {
-    /// What the others start from; by default what goes with `congestion`.
+    /// Preset of all other settings. Default: `classic` for `reno-rfc6675`, else `linux`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<TcpPreset>,
     /// Payload of a full segment, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segment_bytes: Option<usize>,
-    /// SACK option (RFC 2018); without it losses are found as in RFC 6582.
+    /// SACK option (RFC 2018); without it losses are detected as in RFC 6582.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sack: Option<bool>,
     /// Timestamps option (RFC 7323).
@@ -73,31 +73,31 @@ pub struct TcpSettings {
     /// Explicit congestion notification (RFC 3168).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ecn: Option<bool>,
-    /// In-order segments for each acknowledgement. If they are not those of the preset, what the
-    /// sender marks as pushed waits for them too, which Linux would acknowledge at once.
+    /// In-order segments per acknowledgement. If it differs from the preset, acknowledgements of
+    /// pushed segments are delayed too, which Linux would send at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_ack: Option<u32>,
-    /// How long fewer segments wait for their acknowledgement, in milliseconds.
+    /// How long the acknowledgement of fewer segments than that is delayed, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_ack_ms: Option<f64>,
-    /// Whether segments that come together are acknowledged as if each had come by itself, as
-    /// kernels did that merge none on their way up.
+    /// Whether segments that arrive together are acknowledged one by one, as by kernels that do not
+    /// merge segments on receipt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acks_singly: Option<bool>,
-    /// Initial window, in segments.
+    /// Initial congestion window, in segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
-    /// Greatest congestion window, in segments.
+    /// Largest congestion window, in segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_window: Option<u32>,
-    /// The least retransmission time-out, in milliseconds.
+    /// Minimum retransmission time-out, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_rto_ms: Option<f64>,
     /// Receive window, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_window_bytes: Option<u64>,
-    /// Bytes that the send buffer holds. That of Linux begins small and grows with the window to
-    /// 4 MB.
+    /// Size of the send buffer, in bytes. Default in Linux: it starts small and grows with the
+    /// window to 4 MB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer_bytes: Option<u64>,
 }
@@ -139,7 +139,7 @@ impl TcpSettings {
         config
     }
 
-    /// The preset, with segments that fill a packet of 1,500 bytes.
+    /// The preset, with segments that fill a packet of 1,500 bytes unless it is `ns3`.
     fn start(&self, congestion: Congestion) -> TcpConfig {
         let preset = self.preset.unwrap_or(match congestion {
             Congestion::RenoRfc6675 => TcpPreset::Classic,

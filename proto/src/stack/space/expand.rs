@@ -1,4 +1,4 @@
-//! A scenario with its layouts, its ends of layouts and its random flows written out.
+//! Expands a scenario: its layouts, the names of layout ends, and its random flows.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::stack::scenario::{
     FlowConfig, Generator, LayoutConfig, NodeConfig, Position, RandomEnds, RandomLayout, Scenario,
 };
 
-/// Tries to find ends within reach of each other for one flow.
+/// Attempts to draw suitable ends for one flow.
 const TRIES: u32 = 1_000;
 
 /// A source of random numbers between 0 and 1.
@@ -53,18 +53,18 @@ impl Draws {
     }
 }
 
-/// Where the nodes of a layout stand in the list of all nodes.
+/// The range of a layout's nodes in the list of all nodes.
 #[derive(Clone, Debug)]
 struct Span {
     first: usize,
     count: usize,
-    /// What goes on drawing where the positions ended.
+    /// The generator that random flows continue where the positions ended.
     draws: Option<Draws>,
 }
 
 impl Scenario {
-    /// This scenario with nothing in it that stands for something else: layouts are nodes,
-    /// `NAME.first` and `NAME.last` are their names, and random flows have ends.
+    /// This scenario with nothing in it that stands for something else: layouts are replaced by
+    /// nodes, `NAME.first` and `NAME.last` by their names, and random flows by flows with ends.
     pub fn expanded(&self) -> Cow<'_, Self> {
         let is_short = |name: &String| name.contains('.');
         let links = self.link.iter().flat_map(|link| &link.between);
@@ -84,8 +84,7 @@ impl Scenario {
         Cow::Owned(scenario)
     }
 
-    /// How many flows each flow of the file stands for, with random ends that may be in this
-    /// topology.
+    /// For each flow of the file, the number of flows that it expands to in this topology.
     pub(in crate::stack) fn drawn(&self, topology: &Topology) -> Vec<usize> {
         let (scenario, spans) = self.with_nodes();
         let mut ends = Ends::build(&scenario, spans, topology);
@@ -93,7 +92,7 @@ impl Scenario {
         flows.map(|(index, flow)| ends.flows(index, flow).len()).collect()
     }
 
-    /// This scenario with its layouts as nodes. Random flows are left as they are.
+    /// This scenario with its layouts replaced by nodes. Random flows remain.
     pub(in crate::stack) fn with_placed_nodes(&self) -> Self {
         self.with_nodes().0
     }
@@ -141,7 +140,7 @@ impl Scenario {
         (scenario, spans)
     }
 
-    /// Names and places of the nodes of a layout, and its generator where flows go on with it.
+    /// Names and positions of the nodes of a layout, and its generator if random flows continue it.
     fn places(&self, layout: &LayoutConfig) -> (Vec<(String, [f64; 3])>, Option<Draws>) {
         let mut draws = None;
         let from = |origin: Position, [x, y]: [f64; 2]| {
@@ -189,7 +188,7 @@ impl Scenario {
     }
 }
 
-/// Gives random flows their ends.
+/// Draws the ends of random flows.
 struct Ends<'a> {
     scenario: &'a Scenario,
     spans: BTreeMap<String, Span>,
@@ -206,14 +205,14 @@ impl<'a> Ends<'a> {
         Self { scenario, spans, topology, search: Search::default() }
     }
 
-    /// The flows that all flows of the file stand for.
+    /// All flows of the file, expanded.
     fn all(&mut self) -> Vec<FlowConfig> {
         let scenario = self.scenario;
         let flows = scenario.flow.iter().enumerate();
         flows.flat_map(|(index, flow)| self.flows(index, flow)).collect()
     }
 
-    /// The flows that a flow of the file stands for.
+    /// The flows that a flow of the file expands to.
     fn flows(&mut self, index: usize, flow: &FlowConfig) -> Vec<FlowConfig> {
         let Some(random) = &flow.random else { return vec![flow.clone()] };
         let all = Span { first: 0, count: self.scenario.node.len(), draws: None };
@@ -237,14 +236,14 @@ impl<'a> Ends<'a> {
             let name = |node: usize| self.scenario.node[node].name.clone();
             let mut one = FlowConfig { random: None, ..flow.clone() };
             (one.from, one.to) = (name(from), name(to));
-            // To the millisecond: people will read it.
+            // To the millisecond, because people read it.
             one.start_s += (random.start_within_s * starts.uniform() * 1e3).floor() / 1e3;
             if !one.name.is_empty() {
                 one.name = format!("{}{number}", one.name);
             }
             flows.push(one);
         }
-        // The next flows go on from here.
+        // The next random flows continue here.
         let span = layout.and_then(|name| self.spans.get_mut(&name));
         if let Some(kept) = span.and_then(|span| span.draws.as_mut()) {
             *kept = draws;
@@ -252,7 +251,7 @@ impl<'a> Ends<'a> {
         flows
     }
 
-    /// Two different nodes that may be the ends of a flow; `None` if there seem to be none.
+    /// Two different nodes that can be the ends of a flow; `None` if none were found.
     fn ends(
         &mut self,
         span: &Span,
@@ -289,7 +288,7 @@ impl<'a> Ends<'a> {
         None
     }
 
-    /// Whether packets of a flow live for as many hops as there are from one node to another.
+    /// Whether the hop limit of a flow allows the path from one node to another.
     fn are_joined(&mut self, flow: &FlowConfig, from: usize, to: usize) -> bool {
         if self.scenario.may_join_later() {
             return true;
@@ -299,12 +298,12 @@ impl<'a> Ends<'a> {
     }
 }
 
-/// The number of a node, by its place in the list of all nodes.
+/// The id of a node, by its index in the list of all nodes.
 fn number(place: usize) -> NodeId {
     NodeId(place as u16 + 1)
 }
 
-/// The place of a node in the list of all nodes.
+/// The index of a node in the list of all nodes.
 fn place(node: NodeId) -> usize {
     usize::from(node.0) - 1
 }

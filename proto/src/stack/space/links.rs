@@ -1,11 +1,11 @@
-//! What follows for a link from its length, given or between its ends.
+//! What follows for a link from its length, which is given or the distance between its ends.
 
 use super::{LIGHT_M_PER_S, PathLoss, Site, distance_m};
 use crate::base::{Duration, NodeId, PhyKind};
 use crate::stack::scenario::{RadioLinkConfig, Scenario};
 
 impl Scenario {
-    /// Delay of a link: that of its length, and the one it adds.
+    /// Delay of a link: that of its length, and the delay that it adds.
     pub(in crate::stack) fn propagation_of(
         &self,
         link: &RadioLinkConfig,
@@ -15,10 +15,10 @@ impl Scenario {
         Duration::from_secs_f64(length_m / LIGHT_M_PER_S + link.delay_ms / 1e3)
     }
 
-    /// What the radios of a link receive of each other, in dBm, without shadowing, if the link has
-    /// radios of its own that say how strongly they send: else its antennas are taken for aligned,
-    /// however long it is. `None` too where the link says how strong its signal is, and where the
-    /// model of propagation makes nothing of the power.
+    /// The power that the radios of a link receive from each other, in dBm, without shadowing, if
+    /// the link has radios of its own with a link budget: its antennas are assumed to be aligned,
+    /// whatever its length. `None` also if the signal of the link is given, or if the propagation
+    /// model ignores the power.
     pub(in crate::stack) fn budget_dbm(
         &self,
         link: &RadioLinkConfig,
@@ -32,7 +32,7 @@ impl Scenario {
         Some(path_loss.received(site.sent_dbm, self.length_m(link, ends)?)? + site.gain_db)
     }
 
-    /// How long a link is, in metres, if that is given or its ends stand somewhere.
+    /// The length of a link, in metres, if it is given or both ends have positions.
     pub(in crate::stack) fn length_m(
         &self,
         link: &RadioLinkConfig,

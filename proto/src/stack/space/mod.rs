@@ -1,4 +1,5 @@
-//! Where nodes stand, and what follows: who hears whom, how strong and how late (`radio.md` 4).
+//! Positions of nodes and what follows from them: who hears whom, how strongly and with what delay
+//! (`radio.md` 4).
 
 mod expand;
 mod links;
@@ -19,12 +20,12 @@ use crate::base::{Dbm, Duration, Phy, Rng, Seed};
 
 /// Speed of light in air, in metres per second.
 pub(super) const LIGHT_M_PER_S: f64 = 299_702_000.0;
-/// Shadowing is cut off at so many standard deviations: a signal has an end.
+/// Shadowing is cut off at this many standard deviations, so that signals have a finite reach.
 const SHADOW_SIGMAS: f64 = 3.0;
-/// More than signals and floors together lose when they are rounded to hundredths of a decibel.
+/// More than what signals and floors together lose by rounding to hundredths of a decibel.
 const ROUNDED_DB: f64 = 0.02;
 
-/// Radios at places, and the propagation between them.
+/// Radios at positions, and the propagation between them.
 #[derive(Clone, Debug)]
 pub struct Space {
     wrap_m: Option<[f64; 2]>,
@@ -39,16 +40,16 @@ pub struct Space {
     farthest_m: f64,
 }
 
-/// A radio at a place.
+/// A radio at a position.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
-    /// Where it is, in metres.
+    /// Position, in metres.
     pub at_m: [f64; 3],
-    /// Power into the air in the direction of the antenna, in dBm.
+    /// Radiated power in the direction of the antenna (EIRP), in dBm.
     pub sent_dbm: f64,
-    /// Gain of the antenna less the cable, in decibels.
+    /// Gain of the antenna less the loss of the cable, in decibels.
     pub gain_db: f64,
-    /// Weaker signals are left out.
+    /// Weaker signals are ignored, in dBm.
     pub floor_dbm: f64,
     /// PHY.
     pub phy: Phy,
@@ -56,10 +57,10 @@ pub struct Site {
     pub channel: u16,
 }
 
-/// A radio that hears another.
+/// How a radio hears another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Heard {
-    /// Its index among the sites.
+    /// Index of the hearing radio among the sites.
     pub by: usize,
     /// Received power.
     pub signal: Dbm,
@@ -67,23 +68,24 @@ pub struct Heard {
     pub delay: Duration,
 }
 
-/// What a radio makes of signals of some strength, in dBm.
+/// Signal thresholds of a radio, in dBm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// The weakest that can be decoded, at any rate.
+    /// Weakest signal that can be decoded, at any rate.
     pub receive: f64,
-    /// The weakest at which data can be decoded: at its rate, or at any where the rate is chosen.
+    /// Weakest signal at which data can be decoded: at its rate, or at any rate if the rate is
+    /// chosen.
     pub data: f64,
-    /// Whether the weakest that can be decoded hangs on the rate of the frame.
+    /// Whether the weakest signal that can be decoded depends on the rate of the frame.
     pub by_rate: bool,
-    /// The weakest that makes the medium busy.
+    /// Weakest signal that makes the medium busy.
     pub sense: f64,
-    /// The weakest that counts at all.
+    /// Weakest signal that counts at all.
     pub floor: f64,
 }
 
 impl Space {
-    /// A space with nobody in it; `None` where only links carry anything.
+    /// A space without radios; `None` if only links carry anything.
     pub fn build(scenario: &Scenario) -> Option<Self> {
         let config = &scenario.propagation;
         let path_loss = PathLoss::build(scenario, scenario.radio.phy().band())?;
@@ -104,7 +106,7 @@ impl Space {
         })
     }
 
-    /// Puts radios into the space, in the place of those that were there.
+    /// Puts radios into the space; they replace those that were there.
     pub fn put(&mut self, sites: Vec<Site>) {
         self.sites = sites;
         self.near = Near::build(&self.sites, self.reach_m(0.0), self.wrap_m);
@@ -123,8 +125,8 @@ impl Space {
         self.near.move_to(site as u32, from, at_m);
     }
 
-    /// How far the strongest radio is heard by the most sensitive one, in metres, or by one that is
-    /// more sensitive by so many decibels.
+    /// How far the strongest radio is heard by the most sensitive one, in metres, if that one were
+    /// more sensitive by `more_db`.
     fn reach_m(&self, more_db: f64) -> f64 {
         let sent = self.most(|site| site.sent_dbm);
         let sensed = self.most(|site| site.gain_db - site.floor_dbm);
@@ -136,8 +138,8 @@ impl Space {
         self.sites.iter().map(of).fold(f64::MIN, f64::max)
     }
 
-    /// How far apart two of the radios may be at most while one decodes signals of `receive_dbm`
-    /// of the other, in metres.
+    /// How far apart two of the radios can be, in metres, while one of them decodes a signal of
+    /// `receive_dbm` from the other.
     pub(super) fn decodable_m(&self, receive_dbm: f64) -> f64 {
         let (sent, gain) = (self.most(|site| site.sent_dbm), self.most(|site| site.gain_db));
         match self.path_loss {
@@ -148,12 +150,12 @@ impl Space {
         }
     }
 
-    /// Indices of the radios that may hear a radio at a place, in rising order.
+    /// Adds the indices of the radios that may hear a radio at a position, in rising order.
     pub fn around(&self, at_m: [f64; 3], found: &mut Vec<u32>) {
         self.near.around(at_m, found);
     }
 
-    /// Calls back for each radio that hears radio `from`, in the order of their indices.
+    /// Calls back for each radio that hears radio `from`, in rising order of indices.
     pub fn hearers(&self, from: usize, candidates: &mut Vec<u32>, on: &mut dyn FnMut(Heard)) {
         candidates.clear();
         self.around(self.sites[from].at_m, candidates);
@@ -176,7 +178,7 @@ impl Space {
         }
         let floor = Dbm::from_f64(sink.floor_dbm);
         let received = self.path_loss.received(source.sent_dbm, distance)? + sink.gain_db;
-        // Most candidates are too far away whatever their shadow is.
+        // Most candidates are too far away whatever their shadowing is.
         let most = self.shadowing_db * SHADOW_SIGMAS;
         if most > 0.0 && Dbm::from_f64(received + most) < floor {
             return None;
@@ -186,8 +188,8 @@ impl Space {
         (signal >= floor).then_some(Heard { by, signal, delay })
     }
 
-    /// The power that radio `by` receives of radio `from`, in dBm, however weak; `None` if the
-    /// model has nothing there.
+    /// The power that radio `by` receives from radio `from`, in dBm, however weak; `None` if the
+    /// model has no signal there.
     pub fn signal_dbm(&self, from: usize, by: usize) -> Option<f64> {
         let (source, sink) = (&self.sites[from], &self.sites[by]);
         let distance = self.distance_m(source.at_m, sink.at_m);
@@ -195,7 +197,7 @@ impl Space {
         Some(received + sink.gain_db + self.shadow_db(from, by))
     }
 
-    /// The distance between two places, the short way where the area wraps.
+    /// The distance between two positions; if the area wraps around, the shortest.
     pub fn distance_m(&self, a: [f64; 3], b: [f64; 3]) -> f64 {
         distance_m(self.wrap_m, a, b)
     }
@@ -212,7 +214,7 @@ impl Space {
         normal.clamp(-SHADOW_SIGMAS, SHADOW_SIGMAS) * self.shadowing_db
     }
 
-    /// What is lost from radio `from` to radio `by`.
+    /// The loss from radio `from` to radio `by`.
     pub fn loss(&self, from: usize, by: usize) -> Arc<LossConfig> {
         match self.loss_spread {
             None => Arc::clone(&self.loss),
@@ -224,7 +226,7 @@ impl Space {
     }
 }
 
-/// The distance between two places, the short way where the area wraps around.
+/// The distance between two positions; if the area wraps around, the shortest.
 pub(super) fn distance_m(wrap_m: Option<[f64; 2]>, a: [f64; 3], b: [f64; 3]) -> f64 {
     let mut sum = 0.0;
     for axis in 0..3 {
@@ -239,7 +241,7 @@ pub(super) fn distance_m(wrap_m: Option<[f64; 2]>, a: [f64; 3], b: [f64; 3]) -> 
 }
 
 impl Site {
-    /// A radio with these settings at a place.
+    /// A radio with these settings at a position.
     pub(super) fn build(scenario: &Scenario, radio: &RadioConfig, at_m: [f64; 3]) -> Self {
         let gain_db = radio.antenna_gain_dbi - radio.cable_loss_db;
         Self {
@@ -254,14 +256,14 @@ impl Site {
 }
 
 impl Scenario {
-    /// Whether a node moves.
+    /// Whether any node moves.
     pub fn has_movers(&self) -> bool {
         self.mobility.kind != MobilityKind::Static
             || self.node.iter().any(|node| !node.path_m.is_empty())
     }
 
-    /// How far apart two nodes may ever be, in metres: the diagonal of a box around all that their
-    /// places, paths and walks reach.
+    /// An upper bound of the distance between two nodes, in metres: the diagonal of a box around
+    /// all positions that they may reach by position, path or walk.
     pub(super) fn span_m(&self) -> f64 {
         let walks = self.area.filter(|_| self.mobility.kind == MobilityKind::RandomWalk);
         let corners = walks.into_iter().flat_map(|area| [[0.0; 2], area.size_m]);
@@ -285,7 +287,7 @@ impl Scenario {
         [0, 1, 2].map(|axis| side(axis) * side(axis)).iter().sum::<f64>().sqrt()
     }
 
-    /// The model of propagation, where the file leaves it open too.
+    /// The propagation model, or its default if the file gives none.
     pub fn propagation_kind(&self) -> PropagationKind {
         let is_placed = || {
             let of_node = |node: &super::NodeConfig| node.place().is_some();
@@ -305,7 +307,7 @@ impl Scenario {
         })
     }
 
-    /// What a radio makes of signals of some strength.
+    /// The signal thresholds of a radio.
     pub fn thresholds(&self, radio: &RadioConfig) -> Thresholds {
         const NONE: f64 = -120.0;
         let sums = matches!(self.interference, super::InterferenceConfig::Sinr(_));
@@ -320,7 +322,7 @@ impl Scenario {
             // Ranges of 100 and 220 m (`radio.md` 4.1).
             PropagationKind::TwoRay => (-48.46, -62.16, -62.16),
             PropagationKind::FreeSpace | PropagationKind::LogDistance => {
-                // Where interference adds up the error curves say what a rate asks for.
+                // Where interference adds up, the error curves determine what a rate needs.
                 let is_open = radio.receive_dbm.is_none();
                 by_rate = is_open && !sums;
                 let phy = radio.phy();

@@ -1,24 +1,24 @@
-//! Who is near: places in square cells as wide as anybody is heard, so that only the nine cells
-//! around a place need a look.
+//! A spatial index: positions in square cells at least as wide as anybody is heard, so that only
+//! the nine cells around a position have to be searched.
 
 use std::collections::BTreeMap;
 
 use super::Site;
 
-/// Most cells along an axis that wraps.
+/// Most cells along an axis that wraps around.
 const CELLS: f64 = 1e4;
 
-/// Indices by the cell that they are in.
+/// Indices of sites by the cell that they are in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Near {
     cell_m: [f64; 2],
-    /// Cells along each axis, where the area wraps.
+    /// Number of cells along each axis, if the area wraps around.
     around: Option<[i32; 2]>,
     cells: BTreeMap<[i32; 2], Vec<u32>>,
 }
 
 impl Near {
-    /// The places of `sites`, none of which is heard farther than `reach_m`.
+    /// Indexes `sites`, none of which is heard farther than `reach_m`.
     pub(super) fn build(sites: &[Site], reach_m: f64, wrap_m: Option<[f64; 2]>) -> Self {
         let reach_m = reach_m.max(1e-3);
         let count = |size: f64| (size / reach_m).floor().clamp(1.0, CELLS);
@@ -45,7 +45,7 @@ impl Near {
         }
     }
 
-    /// Adds the indices of all that may be within reach of a place, in rising order.
+    /// Adds the indices of all sites that may be within reach of a position, in rising order.
     pub(super) fn around(&self, at_m: [f64; 3], found: &mut Vec<u32>) {
         let [x, y] = self.cell(at_m);
         let mut cells = [[0; 2]; 9];
@@ -54,7 +54,7 @@ impl Near {
             let next = [x.saturating_add(step(place / 3)), y.saturating_add(step(place % 3))];
             *cell = self.wrapped(next);
         }
-        // With fewer than three cells around an axis the same one comes twice.
+        // With fewer than three cells along an axis, the same cell appears twice.
         cells.sort_unstable();
         for (place, cell) in cells.iter().enumerate() {
             if place == 0 || cells[place - 1] != *cell {
@@ -64,7 +64,7 @@ impl Near {
         found.sort_unstable();
     }
 
-    /// Moves an index.
+    /// Moves a site to another position.
     pub(super) fn move_to(&mut self, index: u32, from: [f64; 3], to: [f64; 3]) {
         let (from, to) = (self.cell(from), self.cell(to));
         if from == to {

@@ -1,20 +1,20 @@
-//! How signals weaken with distance (`radio.md` 4.1 and 4.2).
+//! Path loss: how signals weaken with distance (`radio.md` 4.1 and 4.2).
 //!
-//! Below its reference distance a signal is as strong as there.
+//! Below the reference distance of a model, the signal is as strong as at that distance.
 
 use std::f64::consts::PI;
 
 use crate::base::{Band, Rng};
 use crate::stack::scenario::{PropagationKind, Scenario};
 
-/// Speed of light in vacuum, in metres per second: wavelengths are quoted with it.
+/// Speed of light in vacuum, in metres per second: wavelengths are defined with it.
 const LIGHT_M_PER_S: f64 = 299_792_458.0;
 /// Carrier frequency of ns-2's radio, in MHz.
 const NS2_MHZ: f64 = 914.0;
-/// No signal of this program goes farther, in metres.
+/// Upper bound of the reach of a signal, in metres.
 const FARTHEST_M: f64 = 1e7;
 
-/// A model of propagation with its settings.
+/// A propagation model with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PathLoss {
     /// Friis.
@@ -22,7 +22,7 @@ pub enum PathLoss {
         /// Wavelength, in metres.
         wavelength_m: f64,
     },
-    /// So many decibels at the reference distance, and `exponent` times 10 for each factor of ten.
+    /// `reference_db` at the reference distance, and `exponent` times 10 dB per decade.
     LogDistance {
         /// Exponent.
         exponent: f64,
@@ -31,33 +31,33 @@ pub enum PathLoss {
         /// Reference distance, in metres.
         reference_m: f64,
     },
-    /// Friis up to the cross-over distance 4 pi h^2 / lambda, (h / d)^4 beyond.
+    /// Friis up to the cross-over distance 4 pi h^2 / lambda, then a path gain of (h / d)^4.
     TwoRay {
         /// Wavelength, in metres.
         wavelength_m: f64,
         /// Height of the antennas, in metres.
         height_m: f64,
     },
-    /// One power up to a distance, another up to a second one.
+    /// One power up to a distance, another one up to a second distance.
     Range {
-        /// Up to where the first holds, in metres.
+        /// Distance up to which the first power holds, in metres.
         receive_m: f64,
-        /// Up to where the second holds, in metres.
+        /// Distance up to which the second power holds, in metres.
         sense_m: f64,
-        /// The first, in dBm.
+        /// The first power, in dBm.
         receive_dbm: f64,
-        /// The second, in dBm.
+        /// The second power, in dBm.
         sense_dbm: f64,
     },
     /// The same power everywhere.
     Fixed {
-        /// It, in dBm.
+        /// This power, in dBm.
         signal_dbm: f64,
     },
 }
 
 impl PathLoss {
-    /// The model of a scenario for radios in a band; `None` where only its links carry anything.
+    /// The model of a scenario for radios in a band; `None` if only its links carry anything.
     pub fn build(scenario: &Scenario, band: Band) -> Option<Self> {
         let config = &scenario.propagation;
         let wavelength =
@@ -90,12 +90,13 @@ impl PathLoss {
         })
     }
 
-    /// Whether it makes something of the power that is sent.
+    /// Whether the received power depends on the power that is sent.
     pub(in crate::stack) const fn weakens(&self) -> bool {
         !matches!(self, Self::Range { .. } | Self::Fixed { .. })
     }
 
-    /// What an antenna without gain receives of `sent_dbm` at a distance; `None` if nothing.
+    /// The power that an antenna without gain receives at a distance, in dBm; `None` if there is
+    /// none.
     pub fn received(&self, sent_dbm: f64, distance_m: f64) -> Option<f64> {
         let loss = match *self {
             Self::FreeSpace { wavelength_m } => friis_db(wavelength_m, distance_m),
@@ -123,8 +124,8 @@ impl PathLoss {
         Some(sent_dbm - loss)
     }
 
-    /// Beyond this distance, in metres, a signal of `sent_dbm` is weaker than `floor_dbm`; found by
-    /// halving, since every model falls with distance.
+    /// The distance in metres beyond which a signal of `sent_dbm` is weaker than `floor_dbm`; found
+    /// by bisection, because every model decreases with distance.
     pub fn reach_m(&self, sent_dbm: f64, floor_dbm: f64) -> f64 {
         if let Self::Range { receive_m, sense_m, .. } = *self {
             return receive_m.max(sense_m);
@@ -148,13 +149,13 @@ impl PathLoss {
     }
 }
 
-/// Loss in free space, at least none.
+/// Loss in free space, in decibels, at least 0.
 fn friis_db(wavelength_m: f64, distance_m: f64) -> f64 {
     let ratio = 4.0 * PI * distance_m / wavelength_m;
     20.0 * libm::log10(ratio.max(1.0))
 }
 
-/// A draw of the normal distribution (Box and Muller).
+/// A standard normal random number (Box and Muller).
 pub fn gaussian(rng: &mut Rng) -> f64 {
     let (radius, angle) = (1.0 - rng.uniform(), rng.uniform());
     (-2.0 * libm::log(radius)).sqrt() * libm::cos(2.0 * PI * angle)

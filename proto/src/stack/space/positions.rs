@@ -1,6 +1,6 @@
-//! Positions from a file: a line for each node, `name,x,y` or `name,x,y,z`, in metres.
+//! Positions from a file: one line for each node, `name,x,y` or `name,x,y,z`, in metres.
 
-/// Reads names and places, or says which line is wrong and why.
+/// Reads names and positions. The error says which line is wrong and why.
 pub(crate) fn read(text: &str) -> Result<Vec<(String, [f64; 3])>, String> {
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {

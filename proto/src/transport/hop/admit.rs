@@ -11,23 +11,23 @@ use super::{Ahead, Hop, Withhold};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::{BlockId, FlowKey, Refusal};
 
-/// How long ago a neighbour may have asked to be still waiting: it asks every second and a half, of
-/// many blocks that wait there for one at a time.
+/// How long after its last request a neighbour still counts as waiting. If it has many blocks that
+/// wait, it asks for one of them at a time, every second and a half.
 const STILL_WAITING: Duration = Duration::from_millis(1_700);
-/// After this time without a frame or a request, part of a block stands in nobody's way.
+/// After this time without a frame or a request, an incomplete block no longer holds up others.
 pub(super) const SILENT: Duration = Duration::from_secs(5);
-/// Up to this part of a block is short: it costs those that wait little.
+/// Blocks of up to this part of a full one are short: they cost those that wait little.
 const SHORT: u32 = 4;
-/// How often, where flows have spells, the one is heard that has had least: else those that began
-/// last, or have far to go, would wait for all the others.
+/// Probability that the flow that has had least is preferred, where flows have spells. Otherwise
+/// flows that began last, or have far to go, would wait for all the others.
 const LEAST_FIRST: f64 = 0.4;
-/// How long after a node has passed on a block it does so again for a request for its arrival. Two
-/// that take each other for the next hop would else ask each other as fast as the air allows.
+/// How long after passing on a block a node does so again for a virtual request. Otherwise two
+/// nodes that take each other for the next hop would ask each other as fast as the air allows.
 const VIRTUAL_APART: Duration = Duration::from_millis(250);
-/// Neighbours that may wait; more are heard when they ask again.
+/// Most requests that may wait; others are heard when they are repeated.
 const WAITERS: usize = 64;
 
-/// A neighbour that wants to send a block.
+/// A request of a neighbour that wants to send a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub(super) block: BlockId,
@@ -52,8 +52,8 @@ impl Hop {
         }
         self.on_block_from(now, asks.via, &id, shape.destination);
         if id.flow.source == self.node {
-            // Routes changed, and a block of ours comes back. We have it until it has arrived, and
-            // whoever offers it to us would do so for ever.
+            // Routes changed, and a block of ours comes back. The answer is that all of it is here,
+            // or its sender would offer it for ever. We have the block until it has arrived.
             self.answer(asks);
             let is_same = |block: &Block| block.shape.is_same(&shape);
             if self.blocks.get(&id).is_some_and(is_same) && self.comes_around(now, &asks) {
@@ -71,7 +71,7 @@ impl Hop {
         }
         if self.blocks.get(&id).is_some_and(|block| !block.shape.is_same(&shape)) {
             self.counters.contradictions += 1;
-            // The source has begun anew under the old number. What was acknowledged stays.
+            // The source restarted and uses the number again. What was acknowledged stays.
             let is_stuck = |block: &Block| block.is_open() && block.is_complete();
             if self.blocks.get(&id).is_some_and(is_stuck) {
                 return;
@@ -81,14 +81,14 @@ impl Hop {
         if let Some(block) = self.blocks.get_mut(&id) {
             block.used = now;
             block.shape.is_early &= shape.is_early;
-            // It may have come a longer way before.
+            // It may have come over a longer route before.
             block.shape.hops_left = block.shape.hops_left.max(shape.hops_left);
             if block.is_complete() {
                 return self.answer_whole(now, asks);
             }
         }
         if shape.destination != self.node && shape.hops_left == 0 {
-            // It stays where it is, and may go another way.
+            // It stays with its sender, and may take another route.
             self.counters.out_of_hops += 1;
             return;
         }
@@ -98,7 +98,7 @@ impl Hop {
         self.take_or_withhold(now, asks);
     }
 
-    /// A block that is here: its sender has nothing to send.
+    /// Answers a request for a block that is complete here: its sender has nothing to send.
     fn answer_whole(&mut self, now: Instant, asks: Waiting) {
         let Waiting { block: id, via, round, is_virtual, shape, .. } = asks;
         let block = self.blocks.get_mut(&id).expect("the caller has looked");
@@ -113,7 +113,7 @@ impl Hop {
         }
     }
 
-    /// A block that is not here, or not all of it: its sender is answered now, or waits.
+    /// Answers a request for a block that is not complete here, or lets it wait.
     fn take_or_withhold(&mut self, now: Instant, asks: Waiting) {
         let Waiting { block: id, shape, .. } = asks;
         let is_ours = self.receptions.values().any(|reception| reception.has(id));
@@ -132,10 +132,12 @@ impl Hop {
         }
     }
 
-    /// Whether a block has passed here and is over, which all who ask are told. A source that asks
-    /// for the acknowledgement of the destination has missed it, as long as nobody has offered the
-    /// block again: it may have begun anew with the same number and the same bytes, and then the
-    /// block goes on once more. In a later round it is asked by someone who has not heard of it.
+    /// Whether a block has passed here and is over; whoever asks is then answered that all of it is
+    /// here. A virtual request in the first round means that its source has missed the
+    /// destination's acknowledgement, which is sent again. If somebody has offered the block as new
+    /// since it was over, its source may have begun anew with the same number and the same bytes;
+    /// then the block is taken once more. A request in a later round is no new offer: its sender
+    /// has not heard that the block is over.
     fn is_over(&mut self, asks: &Waiting) -> bool {
         let Waiting { block: id, shape, round, is_virtual, .. } = *asks;
         if !self.over.has(id, shape.crc) {
@@ -159,24 +161,25 @@ impl Hop {
         true
     }
 
-    /// Whether a block that is for this node needs no transfer: it was accepted, or its flow is
-    /// refused. Then all who ask are told so.
+    /// Whether a block for this node needs no transfer now: it was accepted, or its flow is
+    /// refused, which the sender is told; or it came before the first block of its flow.
     fn is_settled(&mut self, now: Instant, asks: &Waiting) -> bool {
         let Waiting { block: id, shape, .. } = *asks;
         let known = self.arrivals.get(&id.flow);
         let is_new = known.is_none();
         if shape.opens && known.is_none_or(|flow| flow.opened != shape.crc) {
-            // Numbers of flows come again when their source begins anew.
+            // A source that restarted uses the numbers of flows again.
             self.abandon(id.flow);
             if is_new && !self.make_room_for_flow(now, id.flow.source) {
                 return self.turn_away(asks);
             }
             self.arrivals.insert(id.flow, Arrivals::resumed(shape.crc, 0, now));
         } else if known.is_none() && shape.is_early {
-            // The first one is on its way as well, and comes before this one is asked for again.
+            // The first block is on its way as well, and will be here before this request is
+            // repeated.
             return true;
         } else if known.is_none() {
-            // It was opened before this node began anew, or was forgotten.
+            // The flow was opened before this node restarted, or was forgotten.
             if !self.make_room_for_flow(now, id.flow.source) {
                 return self.turn_away(asks);
             }
@@ -194,8 +197,8 @@ impl Hop {
         is_settled
     }
 
-    /// There is no room for another flow: it is refused, and not remembered. Returns that this is
-    /// all there is to say.
+    /// Refuses a flow for which there is no room, without remembering it. Returns true: the block
+    /// needs no transfer.
     fn turn_away(&mut self, asks: &Waiting) -> bool {
         self.counters.blocks_refused += 1;
         let shape = asks.shape.answered();
@@ -204,8 +207,8 @@ impl Hop {
         true
     }
 
-    /// A source asks for the destination's acknowledgement, or a block came around in a circle: it
-    /// goes on from here as if it had just come.
+    /// Passes a block on as if it had just come, after a virtual request of its source, or because
+    /// it came back in a loop.
     fn go_on(&mut self, now: Instant, id: BlockId, is_at_once: bool) {
         let block = &self.blocks[&id];
         let asked_of = block
@@ -214,8 +217,8 @@ impl Hop {
             .map(|transfer| matches!(transfer.phase, Phase::Asked { .. }).then_some(transfer.via));
         let is_off_way = |via: Option<NodeId>| self.is_off_way(via, block.shape.destination);
         match (block.end, asked_of) {
-            // Frames that are going out go on to where they began to: what came of them is asked
-            // for on the new way.
+            // Only a transfer that waits for an answer moves to the new route. One that is sending
+            // goes on to where it began; its next request takes the new route.
             (End::Open | End::PassedOn { .. }, Some(via)) if is_off_way(via) => self.ask(now, id),
             (End::PassedOn { at }, None)
                 if is_at_once || at + VIRTUAL_APART <= now || is_off_way(block.passed_to) =>
@@ -230,7 +233,7 @@ impl Hop {
         }
     }
 
-    /// Whether a block is taken now.
+    /// Whether a block may be taken now.
     fn may_take(&mut self, now: Instant, asks: &Waiting) -> bool {
         let beside = self.receptions.get(&self.air(asks.via));
         let is_free = asks.shape.is_small()
@@ -250,27 +253,28 @@ impl Hop {
         has_room
     }
 
-    /// The airs over which somebody waits.
+    /// The airs over which neighbours wait.
     pub(super) fn waited(&self) -> BTreeSet<Option<usize>> {
         self.waiting.iter().map(|asks| self.air(asks.via)).collect()
     }
 
-    /// Whether the flow has passed on enough of what came before (`hop.md` 6).
+    /// Whether the flow has passed on enough of its earlier blocks (`hop.md` 6).
     fn lets_pass(&mut self, now: Instant, asks: &Waiting) -> bool {
         let flow = asks.block.flow;
         let via = self.next_hop(asks.shape.destination);
         let beside = self.beside(Some(asks.via), via);
         let [high, low] = self.high_low(beside);
         if asks.shape.destination == self.node {
-            // An application that is slow to accept stops its flow. What comes before its turn, or
-            // while it is slow, must leave room for what is next, and all of them together for
-            // what passes through.
+            // An application that is slow to accept stops its flow. Blocks that come before their
+            // turn, or while it is slow, leave half of the memory for blocks that are next. Blocks
+            // that applications were given and have not accepted leave half of it for those that
+            // pass through.
             let next = self.arrivals.get(&flow).map_or(0, |flow| flow.next);
             let is_given = |(_, block): &(&BlockId, &Block)| block.end == End::Given;
             let given = self.of_flow(flow).filter(is_given).count() as u32;
             let is_next = asks.block.number == next && given == 0;
             let (cost, half) = (asks.shape.cost(), self.config.memory_bytes / 2);
-            // Answers and openings go past programs that do not read.
+            // Small blocks, such as answers and openings, get past programs that do not read.
             let reserve = if is_next && asks.shape.is_small() { half / 2 } else { 0 };
             let is_full = self.given_memory() + cost > half + reserve;
             let may_wait = is_next || self.memory + cost <= half;
@@ -291,26 +295,26 @@ impl Hop {
             return false;
         }
         self.braked.remove(&flow);
-        // Elsewhere what is taken beside a block that goes on takes the air of the way onward.
+        // Otherwise further blocks would take air time from the onward hop.
         held < 1 + beside
             || self.config.ahead == Ahead::Always
             || via.is_none_or(|via| self.is_gone(via))
     }
 
-    /// A flow of which nothing is left that has to go on is not braked any more.
+    /// Ends the brake of a flow that has no open block left.
     pub(super) fn end_brake(&mut self, flow: FlowKey) {
         if self.open_of(flow).next().is_none() {
             self.braked.remove(&flow);
         }
     }
 
-    /// Whether applications that do not accept what they were given have kept others from being
-    /// given theirs since this was last asked.
+    /// Whether, since the last call, applications that do not accept their blocks have kept others
+    /// from getting theirs.
     pub fn take_pressed(&mut self) -> bool {
         std::mem::take(&mut self.is_pressed)
     }
 
-    /// Memory of what applications were given and have not accepted.
+    /// Memory of blocks that applications were given and have not accepted.
     fn given_memory(&self) -> u64 {
         let given = self.blocks.values().filter(|block| block.end == End::Given);
         given.map(|block| block.shape.cost()).sum()
@@ -325,7 +329,8 @@ impl Hop {
             let fresh = || Reception::of(via, now);
             self.receptions.entry(self.air(via)).or_insert_with(fresh).on_request(now, id);
         }
-        // The frames of a small one are on their way already, unless nobody knew it is missing.
+        // The frames of a small block are already on their way, unless its sender did not know that
+        // it is missing.
         if !shape.is_small() || round > 1 || is_virtual {
             self.answer(asks);
         }
@@ -344,7 +349,7 @@ impl Hop {
         }
     }
 
-    /// Hears the next of those that wait, over each air (`hop.md` 7).
+    /// Answers the next of those that wait, over each air (`hop.md` 7).
     pub(super) fn admit_next(&mut self, now: Instant) {
         self.waited().into_iter().for_each(|air| self.admit_next_over(now, air));
     }
@@ -364,7 +369,7 @@ impl Hop {
         }
         let preferred = self.preferred(&fit);
         if let Some(chosen) = self.choose(&preferred) {
-            // Blocks of a flow come in their order.
+            // The blocks of a flow are taken in order.
             let flow = self.waiting[chosen].block.flow;
             let same = fit.into_iter().filter(|index| self.waiting[*index].block.flow == flow);
             let index = same.min_by_key(|index| self.waiting[*index].block).unwrap_or(chosen);
@@ -373,7 +378,7 @@ impl Hop {
         }
     }
 
-    /// Those of them that are to be heard first, where flows have spells.
+    /// Those of the requests `fit`, by index, that are preferred where flows have spells.
     pub(super) fn preferred(&mut self, fit: &[usize]) -> Vec<usize> {
         if fit.len() < 2 || self.config.spell_blocks == 0 {
             return fit.to_vec();
@@ -384,9 +389,9 @@ impl Hop {
         }
     }
 
-    /// Those of them with the fewest hops from their source to their destination, of these the
-    /// furthest in their spells, and what is short. All nodes of a way see the same numbers, so
-    /// that they prefer the same flows without a word to each other.
+    /// Those with the fewest hops from source to destination, of these the furthest in their
+    /// spells, and all short blocks. All nodes of a route see the same numbers, so they prefer the
+    /// same flows without coordination.
     pub(super) fn furthest(&self, fit: &[usize]) -> Vec<usize> {
         self.foremost(fit, |Waiting { block, shape, .. }| {
             let left = self.hops_to(shape.destination);
@@ -394,12 +399,12 @@ impl Hop {
         })
     }
 
-    /// Those of them of whose flows the fewest blocks have come before, and what is short.
+    /// Those whose flows have had the fewest blocks so far, and all short blocks.
     pub(super) fn least(&self, fit: &[usize]) -> Vec<usize> {
         self.foremost(fit, |asks| Reverse(asks.block.number))
     }
 
-    /// Those of them with the highest rank, and what is short.
+    /// Those with the highest rank, and all short blocks.
     fn foremost<R: Ord>(&self, fit: &[usize], rank: impl Fn(&Waiting) -> R) -> Vec<usize> {
         let short = self.config.bytes_of_block() / SHORT;
         let is_short = |index: usize| self.waiting[index].shape.length <= short;
@@ -410,7 +415,7 @@ impl Hop {
         fit.iter().copied().filter(stays).collect()
     }
 
-    /// One of those that wait, by their places among them.
+    /// Chooses one of the requests `fit` as `withhold` says.
     fn choose(&mut self, fit: &[usize]) -> Option<usize> {
         let (fit, waiting) = (fit.iter().copied(), &self.waiting);
         let signal = |index: usize| waiting[index].signal_db;

@@ -1,5 +1,5 @@
-//! Neighbours that are away, over links with slots. Such a link keeps the frames that it has for
-//! somebody who is gone until that one is back. They must not hold the places of frames for others.
+//! Neighbours that are away, over links with slots. Such a link keeps its frames for a neighbour
+//! that is gone until that one is back. They must not take the places of frames for others.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,26 @@ use super::block::Phase;
 use crate::base::{Duration, Instant, NodeId, PacketOutcome, RadioId};
 use crate::wire::hop::BlockId;
 
-/// A neighbour is away if none of its frames ended well for so long, in a large star its turn may
-/// take a second, and for so many cycles.
+/// A neighbour is away if none of its frames was delivered for this long, because in a large star
+/// its turn may take a second, and for so many cycles.
 const PATIENCE: Duration = Duration::from_secs(3);
 const CYCLES: u64 = 10;
 
-/// The frames that the link has, by radio and neighbour.
+/// Frames that the link has, by radio and neighbour.
 #[derive(Debug, Default)]
 pub(super) struct Away(BTreeMap<(RadioId, NodeId), Frames>);
 
 #[derive(Clone, Copy, Debug)]
 struct Frames {
     count: u32,
-    /// When the last one ended well, or the first of them was given to the link.
+    /// When the last one ended well, or the first was given to the link.
     since: Instant,
     patience: Duration,
     is_away: bool,
 }
 
 impl Away {
-    /// The link, whose cycles are so long, has one frame more.
+    /// The link, whose cycles take this long, has one more frame.
     pub(super) fn on_frame(&mut self, now: Instant, to: (RadioId, NodeId), cycle: Duration) {
         let patience = PATIENCE.max(cycle * CYCLES);
         let new = Frames { count: 0, since: now, patience, is_away: false };
@@ -46,19 +46,19 @@ impl Away {
         }
     }
 
-    /// Frames that a radio has for those who are away.
+    /// Frames that a radio has for neighbours that are away.
     pub(super) fn frames(&self, radio: RadioId) -> u32 {
         let away = self.0.iter().filter(|((over, _), frames)| *over == radio && frames.is_away);
         away.map(|(_, frames)| frames.count).sum()
     }
 
-    /// When somebody will be away.
+    /// When the next neighbour will count as away.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let here = self.0.values().filter(|frames| !frames.is_away);
         here.map(|frames| frames.since + frames.patience).min()
     }
 
-    /// Those who are away from now on.
+    /// Neighbours that count as away from now on.
     fn leave(&mut self, now: Instant) -> Vec<NodeId> {
         let is_due = |frames: &Frames| !frames.is_away && frames.since + frames.patience <= now;
         let due = self.0.iter_mut().filter(|(_, frames)| is_due(frames));
@@ -71,7 +71,7 @@ impl Away {
 }
 
 impl Hop {
-    /// Sends nothing more to those who are away until they answer.
+    /// Sends nothing more to neighbours that are away until they answer.
     pub(super) fn ask_who_is_away(&mut self, now: Instant) {
         for to in self.away.leave(now) {
             let is_under_way = |id: &BlockId| {
@@ -80,7 +80,7 @@ impl Hop {
             };
             let all = self.blocks.keys();
             let ids: Vec<BlockId> = all.filter(|id| is_under_way(id)).copied().collect();
-            // What the link has may be dropped there.
+            // The link may drop the frames that it has.
             ids.into_iter().for_each(|id| self.end_round(now, id));
         }
     }

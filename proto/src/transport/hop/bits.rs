@@ -1,4 +1,4 @@
-//! Which frames of a block are there.
+//! Which frames of a block are there, one bit each.
 
 use bytes::Bytes;
 
@@ -23,8 +23,8 @@ impl Bits {
         bits
     }
 
-    /// From the wire: as many bytes as the frames need, or `None`. What stands behind the last
-    /// frame is not looked at.
+    /// Reads bits from a message; `None` unless there are as many bytes as the frames need. Bits
+    /// after the last frame are ignored.
     pub(super) fn read(frames: u16, bytes: &[u8]) -> Option<Self> {
         if bytes.len() != bits_bytes(frames) {
             return None;
@@ -43,7 +43,7 @@ impl Bits {
         self.bytes[usize::from(frame / 8)] & (0x80 >> (frame % 8)) != 0
     }
 
-    /// Returns whether it was not there before.
+    /// Marks a frame. Returns whether it was not marked before.
     pub(super) fn set(&mut self, frame: u16) -> bool {
         let is_new = !self.has(frame);
         self.bytes[usize::from(frame / 8)] |= 0x80 >> (frame % 8);
@@ -64,20 +64,19 @@ impl Bits {
         self.count == self.frames
     }
 
-    /// The first frame from `from` on that is here and in neither of the others.
+    /// The first frame from `from` on that is marked here and in neither of the others.
     pub(super) fn next_beyond(&self, from: u16, others: [&Self; 2]) -> Option<u16> {
         (from..self.frames)
             .find(|frame| self.has(*frame) && others.iter().all(|other| !other.has(*frame)))
     }
 
-    /// Frames that are here and there.
+    /// Number of frames that are marked here and there.
     pub(super) fn count_common(&self, other: &Self) -> u32 {
         let bytes = self.bytes.iter().zip(&other.bytes);
         bytes.map(|(own, other)| (own & other).count_ones()).sum()
     }
 
-    /// How many times in a row of these frames one that came follows one that did not, the first
-    /// included.
+    /// Number of runs of frames that came, among these frames.
     pub(super) fn stretches(&self, came: &Self) -> u32 {
         let (mut stretches, mut has_come) = (0, false);
         for frame in (0..self.frames).filter(|frame| self.has(*frame)) {
@@ -88,7 +87,7 @@ impl Bits {
         stretches
     }
 
-    /// Frames that are here and in neither of the others.
+    /// Number of frames that are marked here and in neither of the others.
     pub(super) fn count_beyond(&self, others: [&Self; 2]) -> u32 {
         let [a, b] = others;
         let bytes = self.bytes.iter().zip(&a.bytes).zip(&b.bytes);

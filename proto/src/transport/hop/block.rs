@@ -1,4 +1,4 @@
-//! A block at one node: what of it is there, and where it stands on its way to the next one.
+//! One block at one node: which of its frames are there, and its state on the way to the next hop.
 
 use bytes::{Bytes, BytesMut};
 
@@ -8,24 +8,25 @@ use super::park::Place;
 use crate::base::{Instant, NodeId};
 use crate::wire::hop::BlockId;
 
-/// A block of fewer bytes goes together with its request (`hop.md` 3).
+/// A block of fewer bytes is sent together with its request (`hop.md` 3).
 pub const SMALL_BYTES: u32 = 8_192;
-/// Bytes that a frame and a block cost beside their payload.
+/// Bytes of memory that a frame and a block cost beside their payload.
 const FRAME_COST: u64 = 64;
 const BLOCK_COST: u64 = 512;
-/// Fewer bytes has only the last frame of a block: else the frames would cost more than the bytes.
+/// Bytes that all frames of a block but the last have at least, or memory would go to frames rather
+/// than bytes.
 const LEAST_FRAME_BYTES: u32 = 64;
 
-/// What is known of a block from its request.
+/// What a request says about its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Where it goes.
+    /// Its destination.
     pub destination: NodeId,
-    /// Its frames, all of one length but for the last.
+    /// Number of frames, all of one length but for the last.
     pub frames: u16,
-    /// Its bytes.
+    /// Its length in bytes.
     pub length: u32,
-    /// CRC-32 over them.
+    /// CRC-32 of its bytes.
     pub crc: u32,
     /// Hops that it may still make.
     pub hops_left: u8,
@@ -35,56 +36,57 @@ pub struct Shape {
     pub opens: bool,
     /// Whether it is the last one.
     pub finishes: bool,
-    /// Whether the source does not know yet that the destination takes the flow. It may come there
-    /// before the first block.
+    /// Whether the source did not know yet that the destination takes the flow. The block may then
+    /// arrive before the first one.
     pub is_early: bool,
 }
 
-/// Memory that a block of so many bytes needs at most: its frames may be short.
+/// Bytes of memory that a block of so many bytes needs at most, as its frames may be short.
 pub(super) fn most_cost(bytes: usize) -> u64 {
     cost(bytes as u64, bytes as u64 / u64::from(LEAST_FRAME_BYTES) + 1)
 }
 
-/// Memory that a block needs with all its bytes.
+/// Bytes of memory that a block needs with all its payload.
 pub(super) fn cost(bytes: u64, frames: u64) -> u64 {
     bytes + frames * FRAME_COST + BLOCK_COST
 }
 
 impl Shape {
-    /// Whether it goes together with its request.
+    /// Whether it is sent together with its request.
     pub(super) fn is_small(&self) -> bool {
         self.length < SMALL_BYTES
     }
 
-    /// Whether somebody waits for little, if it has this number in its flow: it is all of it, in
-    /// the midst of it, or next to the first. Transfers too begin and end with what is small.
+    /// Whether somebody probably waits for it, if it has this number in its flow: it is small, and
+    /// is all of the flow, or in the midst of it, or next to the first. A small first or last block
+    /// alone proves nothing, because transfers too begin and end with one.
     pub(super) fn is_interactive(&self, number: u32) -> bool {
         self.is_small() && (self.opens == self.finishes || number == 1)
     }
 
-    /// Whether it must not be drowned by somebody hidden: what somebody waits for, and what opens a
-    /// transfer, which else would not begin.
+    /// Whether it must not be lost in the bursts of a hidden node: somebody waits for it, or it
+    /// opens a transfer, which could not begin otherwise.
     pub(super) fn is_urgent(&self, number: u32) -> bool {
         self.is_interactive(number) || (self.is_small() && self.opens)
     }
 
-    /// Whether there can be such a block.
+    /// Whether such a block can exist.
     pub(super) fn is_possible(&self) -> bool {
         let last = u32::from(self.frames).saturating_sub(1);
         self.frames > 0 && (last == 0 || self.length > last * LEAST_FRAME_BYTES)
     }
 
-    /// Memory that it needs with all its bytes.
+    /// Bytes of memory that it needs with all its payload.
     pub(super) fn cost(&self) -> u64 {
         cost(self.length.into(), self.frames.into())
     }
 
-    /// What the destination answers to its source: that has hops of its own.
+    /// The shape in the destination's acknowledgement to the source, whose hops are counted anew.
     pub(super) fn answered(self) -> Self {
         Self { hops_left: HOPS, hops_made: 0, ..self }
     }
 
-    /// Whether both are of the same block, however many hops it made.
+    /// Whether both describe the same block, however many hops it made.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let key = |shape: &Self| {
             let Self { destination, frames, length, crc, opens, finishes, .. } = *shape;
@@ -94,21 +96,21 @@ impl Shape {
     }
 }
 
-/// A whole block, to be kept where it survives its node.
+/// A complete block, to be stored where it survives the node.
 #[derive(Clone, Debug)]
 pub struct Whole {
-    /// Which.
+    /// Its id.
     pub id: BlockId,
-    /// What it is.
+    /// Its destination, size and checksum.
     pub shape: Shape,
-    /// Its bytes, frame by frame.
+    /// Its frames in order.
     pub frames: Vec<Bytes>,
 }
 
 impl Whole {
-    /// A block that begins here; number 0 opens its flow.
+    /// A block of a flow that begins here; number 0 opens the flow.
     ///
-    /// Panics if it is empty, or has more than 65,535 frames.
+    /// Panics if there is no frame, or more than 65,535.
     pub fn build(id: BlockId, destination: NodeId, finishes: bool, frames: Vec<Bytes>) -> Self {
         let mut hash = crc32fast::Hasher::new();
         frames.iter().for_each(|frame| hash.update(frame));
@@ -132,78 +134,79 @@ impl Whole {
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) shape: Shape,
-    /// The bytes of each frame; empty where it is missing, and nothing at all where the bytes are
+    /// The payload of each frame; empty where it is missing. The list is empty while the bytes are
     /// not in memory.
     pub(super) data: Vec<Bytes>,
     pub(super) place: Place,
     pub(super) have: Bits,
-    /// Whether a frame of it came over a node between the two hops.
+    /// Whether a frame of it came through a node between the two hops.
     pub(super) is_forwarded: bool,
-    /// On its way to the next hop.
+    /// Its transfer to the next hop, while there is one.
     pub(super) transfer: Option<Transfer>,
     pub(super) end: End,
-    /// Hops after which it came here last: more each time that it comes around in a circle.
+    /// Hops after which it came here last; more each time that it comes back in a loop.
     pub(super) hops: u8,
-    /// The same of the last time that it did not come around.
+    /// Hops after which it last came here without a loop.
     pub(super) straight_hops: u8,
-    /// It came around while it was on its way to the next hop, and is to go around once more.
+    /// It came back in a loop during its transfer, and is to go around once more after that.
     pub(super) goes_around: bool,
-    /// Which neighbour took it last.
+    /// The neighbour that took it last.
     pub(super) passed_to: Option<NodeId>,
     /// Whether it may be acknowledged as complete.
     pub(super) is_safe: bool,
-    /// Who asked while it was whole and not safe, and in which round.
+    /// Who asked last when it was complete, and in which round: the answer goes out once it is
+    /// safe.
     pub(super) asked: Option<(NodeId, u16)>,
-    /// How often its source has asked whether it has arrived.
+    /// How often its source has asked for the destination's acknowledgement.
     pub(super) times_asked: u32,
-    /// When it last mattered, for letting go the oldest.
+    /// When it last mattered: the oldest is dropped first.
     pub(super) used: Instant,
-    /// When its first frame or request came, or this node began anew.
+    /// When it was taken: from a neighbour, from a program, or from storage after a restart.
     pub(super) came: Instant,
 }
 
-/// What has become of a block here. With [`Transfer`] it is the state machine of `hop.md` 4.
+/// What has become of a block here; with [`Transfer`], the state machine of `hop.md` 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// INCOMPLETE, READY, WAIT_BACK or DATA_SENT: it is not passed on. At its destination: it is
-    /// not with the application.
+    /// INCOMPLETE, READY, WAIT_BACK or DATA_SENT: it is not passed on yet. At its destination: the
+    /// application was not given it yet.
     Open,
     /// SEND_DONE: the next hop has it.
     PassedOn {
         /// Since when.
         at: Instant,
     },
-    /// This is the destination, and the application was given it; only its shape is left.
+    /// This is the destination, and the application was given the block; only its shape is left.
     Given,
 }
 
-/// A block on its way to the next hop.
+/// The transfer of a block to the next hop.
 #[derive(Debug)]
 pub(super) struct Transfer {
     pub(super) via: NodeId,
     pub(super) round: u16,
-    /// What the next hop said it has.
+    /// Frames that the next hop has, by its last answer.
     pub(super) theirs: Bits,
-    /// What was sent since it said so.
+    /// Frames that were sent since that answer.
     pub(super) sent: Bits,
-    /// From which frame on there may be something to send.
+    /// The first frame that may still have to be sent.
     pub(super) cursor: u16,
     /// When the first frame of this round went out.
     pub(super) began: Instant,
-    /// Frames of this round at most.
+    /// Most frames of this round.
     pub(super) most: u32,
-    /// Frames that the radio has.
+    /// Frames that the radio has not sent yet.
     pub(super) in_radio: u32,
     pub(super) phase: Phase,
     /// The next hop has answered for the block.
     pub(super) is_answered: bool,
     /// Only the end-to-end acknowledgement is missing.
     pub(super) is_virtual: bool,
-    /// Part of a turn that it may have, under proportional fairness.
+    /// Part of a turn that it has saved up, under proportional fairness.
     pub(super) credit: f64,
 }
 
-/// Where a transfer stands in its round.
+/// State of a transfer within its round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// The next hop was asked (WAIT_BACK).
@@ -214,21 +217,22 @@ pub(super) enum Phase {
         since: Instant,
         /// When it is asked again.
         due: Instant,
-        /// How often it was.
+        /// How often it was asked.
         tries: u32,
     },
-    /// Nothing goes out until then: hardly anything came of the last round, there is no memory for
-    /// it, or the device does not take its frames.
+    /// Nothing is sent until then: hardly anything of the last round arrived, there is no memory
+    /// for the bytes, or a frame is longer than the device takes.
     Paused {
         /// When it goes on.
         until: Instant,
     },
-    /// Frames go out, as far as they are here (DATA_SENT once the last one has).
+    /// Frames are sent, as far as they are here (DATA_SENT once the last one has left).
     Sending,
 }
 
 impl Transfer {
-    /// Asks over a next hop from now on. Of one that was not asked before nothing is known.
+    /// Continues with this next hop. If it is another one than before, nothing is known of what it
+    /// has.
     pub(super) fn go_over(&mut self, via: NodeId) {
         if self.via != via {
             (self.via, self.is_answered) = (via, false);
@@ -259,13 +263,13 @@ impl Block {
         }
     }
 
-    /// A block of which all is there.
+    /// A block that is complete.
     pub(super) fn whole(shape: Shape, data: Vec<Bytes>, now: Instant) -> Self {
         let have = Bits::all(shape.frames);
         Self { data, have, is_safe: true, ..Self::empty(shape, now) }
     }
 
-    /// Whether a frame of so many bytes can be of this block.
+    /// Whether a frame with so many bytes can belong to this block.
     pub(super) fn can_have(&self, frame: u16, bytes: usize) -> bool {
         let (frames, length) = (u64::from(self.shape.frames), u64::from(self.shape.length));
         let bytes = bytes as u64;
@@ -275,7 +279,7 @@ impl Block {
         bytes * (frames - 1) < length && length <= bytes * frames
     }
 
-    /// Memory that is set aside for it now.
+    /// Bytes of memory that are set aside for it now.
     pub(super) fn cost(&self) -> u64 {
         if self.place == Place::Kept { BLOCK_COST } else { self.shape.cost() }
     }
@@ -284,22 +288,23 @@ impl Block {
         self.have.is_full()
     }
 
-    /// Whether the next hop was given any of it.
+    /// Whether it was offered to the next hop, or given to the application.
     pub(super) fn was_sent(&self) -> bool {
         self.transfer.is_some() || self.end != End::Open
     }
 
-    /// Whether it still has to be passed on.
+    /// Whether it still has to be passed on, or given to the application.
     pub(super) fn is_open(&self) -> bool {
         self.end == End::Open
     }
 
-    /// Whether a neighbour may be told that all of it is here: it is kept, or the next hop has it.
+    /// Whether a neighbour may be told that it is complete here: it is safe, or the next hop has
+    /// it.
     pub(super) fn is_sayable(&self) -> bool {
         self.is_safe || matches!(self.end, End::PassedOn { .. })
     }
 
-    /// Whether its bytes can be let go: nobody here needs them, and others have them.
+    /// Whether it may be dropped: nothing is left to do for it here, and the next hop has it.
     pub(super) fn is_spare(&self) -> bool {
         self.transfer.is_none() && matches!(self.end, End::PassedOn { .. })
     }
@@ -313,7 +318,8 @@ impl Block {
         is_new
     }
 
-    /// Whether all is there and as the source wrote it. If it is not, all of it is missing again.
+    /// Whether all bytes are as the source wrote them. If they are not, all frames are missing
+    /// again.
     pub(super) fn verify(&mut self) -> bool {
         let mut hash = crc32fast::Hasher::new();
         self.data.iter().for_each(|frame| hash.update(frame));
@@ -326,7 +332,7 @@ impl Block {
         is_right
     }
 
-    /// Puts the bytes together: what frames came with is let go.
+    /// Copies the bytes together, so that the packets in which they came are freed.
     pub(super) fn pack(&mut self) {
         let mut all = BytesMut::with_capacity(self.shape.length as usize);
         self.data.iter().for_each(|frame| all.extend_from_slice(frame));
@@ -339,7 +345,7 @@ impl Block {
         }
     }
 
-    /// Frames that could go out now.
+    /// Frames that could be sent now.
     pub(super) fn ready(&self) -> u32 {
         let beyond =
             |transfer: &Transfer| self.have.count_beyond([&transfer.theirs, &transfer.sent]);

@@ -1,12 +1,12 @@
-//! Calls beside blocks, and whatever else is no block.
+//! Calls, and all other traffic that is no block, beside blocks.
 //!
-//! A packet of a call goes before the blocks of its own node, but a node that does not hear its
-//! sender may be in the midst of a burst, and begins the next one as soon as that is over: all
-//! tries of the radio are lost in it. So are those of TCP, which would have nothing for minutes. A
-//! node whose packets fail therefore tells its neighbours, they tell theirs, and whoever knows of
-//! it sends short bursts and leaves the air alone after each of them. The next hop of what fails is
-//! told until it knows: what is told to all is lost in the same bursts. The paper has priorities
-//! alone (`hop.md`, 2).
+//! A packet of a call goes before the blocks of its own node. But a node that does not hear its
+//! sender may be sending a burst, and begins the next one as soon as that is over: all attempts of
+//! the radio are lost in it. TCP fares the same, and would have nothing for minutes. A node whose
+//! packets fail therefore tells its neighbours, and they tell theirs. Every node that knows of it
+//! sends short bursts with a gap after each. The next hop of the failing packets is also told by
+//! itself until it acknowledges, because broadcasts are lost in the same bursts. The paper only has
+//! priorities (`hop.md` 2).
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -19,21 +19,21 @@ use crate::base::{
 use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header};
 use crate::wire::udp;
 
-/// How long there is a call after the last of it: messages about it are lost in bursts too.
+/// How long a call counts as present after its last sign: messages about it are lost in bursts too.
 const LASTS: Duration = Duration::from_secs(10);
-/// From one message to the neighbours to the next.
+/// Time between two messages to the neighbours.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How often the next hop is told again that does not get the message: as long as a hidden node may
-/// fill the air with bursts.
+/// How often a next hop that does not get the message is told again: for as long as a hidden node
+/// may fill the air with bursts.
 const TRIES: u8 = 16;
-/// From one time that the next hop is told to the next, the wait doubles while it acknowledges
-/// none, so many times at most: its acknowledgements may never come in time, as over a link that is
-/// longer than the radio waits for them, and nothing drowns it.
+/// The time between messages to the next hop doubles so many times while it acknowledges none. Its
+/// acknowledgements may never come in time, as over a link beyond the ACK time-out, where nothing
+/// is drowned.
 const DOUBLINGS: u32 = 4;
-/// Neighbours pass it on so many times: who cannot read what a node sends may still drown what it
-/// receives.
+/// How many times neighbours pass the message on: a node that cannot decode what another sends may
+/// still drown what that one receives.
 const REACH: u8 = 2;
-/// Frames of a burst beside a call: 4 ms at 11 Mb/s, and a radio tries a packet for 5 to 8 ms.
+/// Frames of a burst beside a call: 4 ms at 11 Mb/s, while a radio tries a packet for 5 to 8 ms.
 pub(super) const FRAMES: u32 = 3;
 /// All systems on this link (RFC 1112, appendix I).
 const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
@@ -41,14 +41,16 @@ const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// What a node knows of the calls on one air.
 #[derive(Clone, Copy, Debug, Default)]
 struct OnAir {
-    /// When it was told of one last, or one failed here.
+    /// When packets last failed here, or another node said that its own fail.
     latest: Option<Instant>,
-    /// When one failed here last.
+    /// When packets last failed here.
     own: Option<Instant>,
-    /// When it may tell its neighbours again, and how far it told them to pass it on.
+    /// When it may tell its neighbours again, and how many more times it had the last message
+    /// passed on.
     next: Instant,
     told: u8,
-    /// When it may tell a next hop again, and how often in a row none has acknowledged it.
+    /// When it may tell a next hop again, and how many such messages in a row were not
+    /// acknowledged.
     next_to: Instant,
     unanswered: u32,
 }
@@ -58,15 +60,15 @@ struct OnAir {
 pub(super) struct Calls(BTreeMap<Option<usize>, OnAir>);
 
 impl Hop {
-    /// Whether a call fails nearby on an air, or on one that is not known, and blocks are to leave
-    /// it gaps.
+    /// Whether a call fails nearby on an air, or on one that is not known, so that blocks are to
+    /// leave gaps.
     pub(super) fn has_call_on(&self, now: Instant, air: usize) -> bool {
         let is_near =
             |air| self.calls.0.get(&air).is_some_and(|on_air| is_lasting(now, on_air.latest));
         self.config.call_gap_ms > 0.0 && (is_near(Some(air)) || is_near(None))
     }
 
-    /// A next hop does not get packets, of a call or of whatever else is no block.
+    /// A next hop does not get packets of a call, or of anything else that is no block.
     pub(super) fn on_drowned(&mut self, now: Instant, to: NodeId) {
         let air = self.air(to);
         self.calls.0.entry(air).or_default().own = Some(now);
@@ -81,14 +83,14 @@ impl Hop {
         }
     }
 
-    /// The next hop has the message.
+    /// The next hop has acknowledged the message.
     pub(super) fn on_told(&mut self, now: Instant, via: NodeId) {
         let on_air = self.calls.0.entry(self.air(via)).or_default();
         (on_air.next_to, on_air.unanswered) = (now, 0);
     }
 
-    /// A call fails nearby, on the air to this neighbour, and others are to be told if anything is
-    /// left of its reach. Returns whether they are.
+    /// A call fails nearby, on the air to this neighbour; `reach` is how many times this may still
+    /// be passed on. Returns whether others are told.
     pub(super) fn on_call_nearby(&mut self, now: Instant, via: NodeId, reach: u8) -> bool {
         let on_air = self.calls.0.entry(self.air(via)).or_default();
         on_air.latest = Some(now);
@@ -104,7 +106,8 @@ impl Hop {
         told.is_some()
     }
 
-    /// The next hop has not got the message: whoever drowns the call drowns that too.
+    /// A message to the next hop was lost, probably in the bursts that the call is lost in: it is
+    /// sent again.
     pub(super) fn tell_again(&mut self, now: Instant, via: NodeId, tries: u8) {
         let on_air = self.calls.0.get(&self.air(via)).copied().unwrap_or_default();
         if tries < TRIES && is_lasting(now, on_air.own) {
@@ -112,13 +115,13 @@ impl Hop {
         }
     }
 
-    /// The message of a call that fails to all who hear what goes to a neighbour.
+    /// The message about a failing call to all who hear what is sent to a neighbour.
     pub(super) fn call_to_all(&mut self, via: NodeId, reach: u8) -> Datagram {
         let message = Message::Call { via, reach };
         self.call(message, (Destination::Around(via), ALL_SYSTEMS), reach, self.sure_rate)
     }
 
-    /// The same to the next hop, which is sure to have been told once it acknowledges.
+    /// The same to the next hop alone, which has certainly been told once it acknowledges.
     pub(super) fn call_to(&mut self, via: NodeId, tries: u8) -> Datagram {
         let to = (self.destination_of(via), self.plan.ipv4(via));
         self.call(Message::CallTo { via, tries }, to, REACH, None)

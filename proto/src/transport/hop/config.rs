@@ -9,51 +9,51 @@ use super::block::cost;
 use crate::base::{Duration, RadioId};
 use crate::wire::hop as wire;
 
-/// Hops that a block may make (`hop.md` 2).
+/// Most hops that a block may make (`hop.md` 2).
 pub const HOPS: u8 = 50;
-/// Bytes of a block if nothing else is set (`hop.md` 1).
+/// Bytes of a block where routes do not change, unless set (`hop.md` 1).
 const BLOCK_BYTES: u32 = 1 << 20;
 /// The same where routes may change.
 const CHANGING_BLOCK_BYTES: u32 = 1 << 18;
-/// So long after its first byte a block of a stream or of datagrams is closed, however much is in
-/// it (`hop.md` 9).
+/// A block of a stream or of datagrams is closed this long after its first byte, even if it is not
+/// full (`hop.md` 9).
 pub const BATCH: Duration = Duration::from_millis(500);
 
-/// What blocks must know of the link below.
+/// Properties of the link below on which block transport depends.
 #[derive(Clone, Debug)]
 pub struct Below {
-    /// Whether it or its radios repair losses by themselves (radios do so where frames go many in a
-    /// transmission), and tell the end of a frame rounds after it was sent.
+    /// Whether the link or its radios repair losses (radios do so with aggregates), and report the
+    /// outcome of a frame several rounds after it was sent.
     pub repairs: bool,
-    /// Whether radios send by a schedule of its own: relays that receive and send at once on one
-    /// air do not collide then with nodes that they cannot hear.
+    /// Whether radios send by a schedule of the link. Then a relay that receives and sends at once
+    /// on one air does not collide with nodes that it cannot hear.
     pub has_schedule: bool,
-    /// Frames of blocks that a radio is to have at a time, where two turns are not enough: as many
-    /// as it carries until the link tells the end of the first.
+    /// Frames of blocks that a radio should hold, where two turns are not enough: as many as it
+    /// carries until the link reports the outcome of the first.
     pub frames: BTreeMap<RadioId, u32>,
-    /// Frames of blocks that a radio with slots carries in a cycle: an answer takes one.
+    /// Frames of blocks that a radio with slots carries in a cycle, the time that an answer takes.
     pub in_cycle: BTreeMap<RadioId, u32>,
     /// Radios that are wires, or have no air for another reason.
     pub wires: BTreeMap<RadioId, Wire>,
-    /// The air of each radio, as neighbours have them (`Hop::set_airs`): nobody sends on one while
-    /// others that share it are to have a gap. Wires are not there: nobody is heard over them.
+    /// The air of each radio, with the numbers that `Hop::set_airs` gets for neighbours: in a gap,
+    /// nothing is sent on an air that others share. Wires are not listed, because nobody overhears
+    /// them.
     pub airs: BTreeMap<RadioId, usize>,
-    /// How long a cycle takes, of a link that keeps what it has for neighbours that are gone.
+    /// Length of a cycle, of a link that keeps its frames for neighbours that are gone.
     pub cycle: Option<Duration>,
 }
 
-/// What blocks must know of a wire, or of another device whose frames are on no air.
+/// Properties of a wire, or of another device whose frames are on no air.
 #[derive(Clone, Copy, Debug)]
 pub struct Wire {
-    /// How long a frame of a block takes; nothing where that depends on a path of which nobody
-    /// knows what it carries.
+    /// Time that a frame of a block takes; `None` over a path of unknown capacity.
     pub frame: Option<Duration>,
-    /// Twice the delay that is known of it.
+    /// Twice its known delay.
     pub round_trip: Duration,
 }
 
 impl Default for Below {
-    /// One radio that sends as it likes, and says when a frame has gone.
+    /// One radio that sends whenever it can, and reports when a frame is out.
     fn default() -> Self {
         Self {
             repairs: false,
@@ -67,95 +67,99 @@ impl Default for Below {
     }
 }
 
-/// Settings of `transport/hop`.
+/// Settings of block transport (`transport/hop`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HopConfig {
-    /// Bytes of a block. The hops of a way share the air by blocks, so that somebody who waits for
-    /// little beside a transfer waits less with smaller ones; each costs its requests and answers.
-    /// If it is not given, 1 MiB, as in the paper, and 256 KiB over routes that may change
-    /// (`olsr`): a block of which a part has passed to one neighbour begins anew with another.
+    /// Bytes of a block. Default: 1 MiB as in the paper, and 256 KiB over routes that may change
+    /// (`olsr`), because a block that has partly passed to one neighbour begins anew with another.
+    /// The hops of a route share the air block by block, so small messages beside a transfer wait
+    /// less with smaller blocks; but each block costs requests and answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_bytes: Option<u32>,
-    /// Bytes of a block in one frame.
+    /// Bytes of a block that one frame carries.
     pub frame_bytes: u16,
-    /// Frames of a turn of the scheduler, which the radio may send in one TXOP.
+    /// Frames that a transfer sends in one turn, which the radio may put into one TXOP.
     pub turn_frames: u16,
-    /// Blocks of a flow that a node sends to the next hop at a time; the later ones fill the
-    /// waiting for answers about the first, as far as the next hop takes them. The paper has one.
-    /// If it is not given, two, and over a link with a schedule, a wire, or a device that takes all
-    /// at once, one more than what it carries while a block waits for its answers.
+    /// Blocks of a flow that a node sends to the next hop at the same time. The later ones use the
+    /// time in which answers about the first are awaited, as far as the next hop takes them. The
+    /// paper has one. Default: two; over a link with a schedule, a wire, or a device that accepts
+    /// everything at once, one more than it carries while a block waits for its answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u32>,
-    /// Whether a node passes on what it has of a block before all of it is there. If it is not
-    /// given, where the neighbour that it comes from and the one that it goes to do not share the
-    /// air: by wire, over devices that take all at once, over radios on channels apart, and where a
-    /// link with a schedule has radios send in slots apart. On one channel else, relays that
-    /// receive and send at once collide with nodes that they cannot hear.
+    /// Whether a node passes on the frames of a block before it has all of them. Default: only if
+    /// the neighbour that it comes from and the neighbour that it goes to do not share the air, as
+    /// with wires, devices that accept everything at once, radios on separate channels, and links
+    /// with a schedule whose radios send in separate slots. On one channel, a relay that receives
+    /// and sends at the same time collides with nodes that it cannot hear.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<bool>,
-    /// Blocks of a flow that a node holds and has not passed on, at which it takes no more (H).
-    /// Over a link with a schedule, a wire, or a device that takes all at once, and where a block
-    /// goes on over another air than it comes over, H and L are one more than is set, or as many as
-    /// they carry while a block waits for its answers: while one goes on the next comes.
+    /// Blocks of a flow that a node may hold without having passed them on: once it has this many
+    /// it takes no more (H). Over a link with a schedule, a wire, or a device that accepts
+    /// everything at once, and where a block leaves over another air than it came over, H and L are
+    /// higher by one, or by as many blocks as are carried while a block waits for its answers, so
+    /// that the next block comes in while one goes out.
     pub high_blocks: u32,
-    /// Those at which it takes some again (L).
+    /// Once this many or fewer of these blocks are left, the node takes more of the flow (L).
     pub low_blocks: u32,
-    /// When a relay takes blocks of a flow beyond the first that it has not passed on.
+    /// When a relay takes further blocks of a flow while it still has one to pass on.
     pub ahead: Ahead,
-    /// Whom a node hears first, of those that want to send it a block.
+    /// Which neighbour a node answers first, if several want to send it a block.
     pub withhold: Withhold,
-    /// Blocks of a flow after which it stands in line anew. Of those that wait, a node mostly hears
-    /// the flow with the fewest hops, and of several the one that is furthest in its spell, so that
-    /// flows end one after the other and not all at last; two times in five it hears the one that
-    /// has had least, so that none waits for all others. What is much smaller than a block takes
-    /// part in the choice all the same. With 0 a choice of `withhold` is for one block, as in the
-    /// paper.
+    /// Blocks in a spell of a flow, after which the flow queues again. Of the waiting neighbours, a
+    /// node usually prefers the flow with the fewest hops, and among several the one furthest in
+    /// its spell, so that flows finish one after the other and not all at the end. In two of five
+    /// choices it prefers the flow that has had least, so that no flow waits for all others. Blocks
+    /// of at most a quarter of the full size take part in every choice. `withhold` decides among
+    /// the preferred ones. With 0 it decides alone, for each block, as in the paper.
     pub spell_blocks: u32,
     /// How transfers to several neighbours share the air.
     pub schedule: Schedule,
-    /// Whether a sender holds back when hardly anything of what it sent has come: somebody whom it
-    /// cannot hear sends at the same time.
+    /// Whether a sender pauses after a round of which hardly anything arrived: a node that it
+    /// cannot hear is probably sending at the same time.
     pub yields: bool,
-    /// How long a node leaves the air alone after every 48 frames of blocks, in milliseconds, while
-    /// somebody waits for small ones that pass it, and their way has three hops or more to one
-    /// side: a request is not heard while somebody sends who does not hear its sender. It is never
-    /// for longer than the radio was busy with blocks since the last gap: where 48 frames are sent
-    /// sooner, more of them go first. A neighbour that hears others who wait, and takes our blocks,
-    /// asks for such a moment too. 0 for no gaps; there are none over what has no air, nor where
-    /// the link has a schedule, and radios on channels apart have their own.
+    /// Length of gaps for small blocks, in milliseconds; 0 for no gaps. While somebody waits for
+    /// small blocks that pass a node, the node sends nothing else for this time after every 48
+    /// frames of blocks whose route has at least three hops behind or before the node. Otherwise,
+    /// requests are lost while a node sends that does not hear their sender. A gap is never longer
+    /// than the radio was busy with blocks before it: where 48 frames take less time, more of them
+    /// are sent first. A neighbour that receives our blocks and hears others who wait asks for a
+    /// gap too. There are no gaps on wires and over links with a schedule, and radios on separate
+    /// channels have separate gaps.
     pub interactive_gap_ms: f64,
-    /// How long a node leaves the air alone after every three frames of blocks, in milliseconds,
-    /// while packets of a call, or of anything else that is no block, fail here or nearby: one is
-    /// lost if somebody who does not hear its sender sends for longer than the radio tries. At high
-    /// bit-rates more frames go first, until the radio was busy for two thirds of that; 0 for no
-    /// gaps.
+    /// Length of gaps beside calls, in milliseconds; 0 for no gaps. While packets of a call, or of
+    /// anything else that is not a block, fail here or nearby, a node sends nothing for this time
+    /// after every three frames of blocks. Otherwise, a packet is lost if a node that does not hear
+    /// its sender sends for longer than the radio retries. At high bit-rates more frames are sent
+    /// first, until the radio was busy for two thirds of this time.
     pub call_gap_ms: f64,
-    /// How a message for the next hop of a block gets there.
+    /// How the messages and frames of a block are addressed to its next hop.
     pub next_hop: NextHop,
-    /// Bit-rate of requests and answers, in Mb/s. If it is not given, they go as data does, which
-    /// is soon over where somebody hidden leaves the air for a moment only, and one that the radio
-    /// has given up is followed by one at the bit-rate of the radio's acknowledgements.
+    /// Bit-rate of requests and answers, in Mb/s. Default: that of data, because such a message is
+    /// short enough for the moments in which a hidden sender leaves the air idle. After a message
+    /// that the radio gave up, the next one is sent at the bit-rate of the radio's
+    /// acknowledgements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control_mbps: Option<f64>,
-    /// How long a source waits for the destination's acknowledgement at most, in seconds. Over
-    /// devices that acknowledge nothing, where it may be lost, it asks for it once it should be
-    /// here.
+    /// Longest time that a source waits for the destination's acknowledgement before it asks for
+    /// it, in seconds. Over devices that acknowledge nothing, where it may be lost, the source
+    /// already asks when the acknowledgement is due.
     pub end_to_end_s: f64,
-    /// Memory for blocks, in bytes. Where they are kept on disk those that nobody sends now leave
-    /// it for others, first those that were passed on; else those are let go.
+    /// Memory for blocks, in bytes. To make room, the bytes of blocks that nobody is sending leave
+    /// memory where they are also on disk, first those of blocks that were passed on. Then blocks
+    /// that were passed on are dropped.
     pub memory_bytes: u64,
-    /// Where a block must be before a daemon acknowledges it. The simulator has memory alone.
+    /// Where a block must be stored before a daemon acknowledges it. The simulator has only memory.
     pub durable: Durable,
-    /// Disk for blocks, in bytes, where they are kept there; those that were passed on are let go
-    /// for others.
+    /// Disk space for blocks, in bytes, where they are kept on disk. To make room, blocks that were
+    /// passed on are dropped.
     pub disk_bytes: u64,
-    /// How long a relay holds a block whose destination does not tell that it has it, in hours: its
-    /// source has it as long as it wants it there, and sends it again. The paper counts hops alone,
-    /// so that blocks for a node that never comes back would fill relays for ever.
+    /// How long a relay holds a block whose arrival the destination does not acknowledge, in hours.
+    /// Its source keeps the block as long as it wants it delivered, and sends it again. The paper
+    /// only counts hops, so blocks for a node that never comes back would stay in relays for ever.
     pub relay_hours: f64,
-    /// How long a daemon may hear nothing of the other end of a stream before it gives the stream
-    /// up, in seconds. The simulator has no streams.
+    /// How long a daemon may hear nothing from the other end of a stream before it gives up the
+    /// stream, in seconds. The simulator has no streams.
     pub silence_s: f64,
 }
 
@@ -189,50 +193,50 @@ impl Default for HopConfig {
 }
 
 impl HopConfig {
-    /// These settings where routes stay as they are, or may change.
+    /// These settings, with the default block size for routes that may change or do not.
     pub fn over_routes(mut self, may_change: bool) -> Self {
         let bytes = if may_change { CHANGING_BLOCK_BYTES } else { BLOCK_BYTES };
         self.block_bytes.get_or_insert(bytes);
         self
     }
 
-    /// Bytes of a whole block.
+    /// Bytes of a full block.
     pub fn bytes_of_block(&self) -> u32 {
         self.block_bytes.unwrap_or(BLOCK_BYTES)
     }
 
-    /// How far a block of this number is in the spell of its flow.
+    /// Position of the block with this number in the spell of its flow.
     pub(super) fn in_spell(&self, number: u32) -> u32 {
         number.checked_rem(self.spell_blocks).unwrap_or(0)
     }
 
-    /// Memory that a whole block of frames as long as they are here needs.
+    /// Bytes of memory that a full block needs, with frames of the length that is set.
     pub(crate) fn block_cost(&self) -> u64 {
         cost(self.bytes_of_block().into(), self.block_frames().into())
     }
 
-    /// Frames of a whole block.
+    /// Frames of a full block.
     fn block_frames(&self) -> u32 {
         self.bytes_of_block().div_ceil(self.frame_bytes.max(1).into())
     }
 
-    /// Blocks of so many frames.
+    /// Full blocks that so many frames make, rounded up.
     pub(super) fn blocks_of(&self, frames: f64) -> u32 {
         (frames / f64::from(self.block_frames())).ceil() as u32
     }
 
-    /// Bytes of an IP packet with a whole frame of a block.
+    /// Bytes of an IP packet with a full frame of a block.
     pub fn datagram_bytes(&self) -> usize {
         const IPV4_AND_UDP_BYTES: usize = 28;
         IPV4_AND_UDP_BYTES + wire::HEADER_BYTES + usize::from(self.frame_bytes)
     }
 
-    /// Whether frames go to the address of the next hop, which routing leads to.
+    /// Whether frames are sent to the IP address of the next hop, which routing then forwards.
     pub fn goes_by_address(&self) -> bool {
         self.next_hop == NextHop::Ip
     }
 
-    /// How long a source waits for the destination's acknowledgement.
+    /// Longest time that a source waits for the destination's acknowledgement.
     pub fn end_to_end(&self) -> Duration {
         Duration::from_secs_f64(self.end_to_end_s)
     }
@@ -248,29 +252,30 @@ impl HopConfig {
     }
 }
 
-/// When a relay takes blocks of a flow beyond the first that it has not passed on, up to H.
+/// When a relay takes further blocks of a flow, up to H, while it still has one to pass on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ahead {
-    /// While the next hop is gone: else they would take the air of the way onward. A link with a
-    /// schedule has one in any case.
+    /// Only while the next hop is gone: otherwise they would take air time from the onward hop.
+    /// Where `high_blocks` is raised (wires, links with a schedule, separate airs), the blocks that
+    /// it is raised by are always taken.
     #[default]
     Gone,
     /// Always, as in the paper.
     Always,
 }
 
-/// Which of the neighbours that wait a node answers next (`hop.md` 7).
+/// Which of the waiting neighbours a node answers next (`hop.md` 7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Withhold {
-    /// None waits: every request is answered at once.
+    /// No neighbour waits: every request is answered at once.
     Never,
     /// The one that has waited longest.
     Fifo,
     /// The one with the strongest signal.
     BestLink,
-    /// One by lot, with chances in proportion to signal over noise in decibels.
+    /// One at random, with a probability in proportion to its signal-to-noise ratio in decibels.
     #[default]
     WeightedSignal,
 }
@@ -279,35 +284,35 @@ pub enum Withhold {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// All have turns alike.
+    /// All have equal turns.
     #[default]
     RoundRobin,
     /// Turns are in proportion to the share of frames that the next hop receives.
     ProportionalFair,
 }
 
-/// How messages get to the next hop of a block (`hop.md` 9).
+/// How messages and frames are addressed to the next hop of a block (`hop.md` 9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NextHop {
-    /// They go to the neighbour itself, and to another one as soon as the route is another.
+    /// They go to the neighbour itself, and to another one as soon as the block's route changes.
     #[default]
     Raw,
-    /// They go to the address of the neighbour that was on the route when the block was first
-    /// offered, and are forwarded to it if that is no neighbour any more: what the paper's own
-    /// implementation did.
+    /// They go to the IP address of the neighbour that was on the route when the block was first
+    /// offered, and are forwarded to it if it is no longer a neighbour, as in the paper's own
+    /// implementation.
     Ip,
 }
 
-/// Where a block is safe.
+/// Where a block must be stored to be safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durable {
-    /// On disk: it survives the loss of power.
+    /// On disk: it survives a power failure.
     #[default]
     Fsync,
-    /// With the kernel: it survives the end of the daemon.
+    /// In the kernel's page cache: it survives the end of the daemon.
     PageCache,
-    /// In the memory of the daemon.
+    /// In the daemon's memory.
     Memory,
 }

@@ -1,12 +1,13 @@
-//! Gaps in what a node sends, for those who wait for little: keystrokes, requests, small files.
+//! Gaps in what a node sends, for small blocks that somebody waits for: keystrokes, requests, small
+//! files.
 //!
-//! Where a small block is asked for, the bursts of a node two hops on may be heard, and its sender,
-//! three hops away, does not hear them: it is not heard until the whole block of the other is over,
-//! and then the same happens at the next hop. A node that interactive traffic passes therefore
-//! leaves the air alone for a moment after every few bursts, and for no longer than it has used it:
-//! bursts are short where the bit-rate is high, and hardly anything would be left between gaps. One
-//! whose neighbour asks for it ([`super::listen`]) does so at once. Each air has gaps of its own:
-//! what goes over a radio on another channel drowns nobody.
+//! The receiver of a request for a small block may hear the bursts of a node two hops further on.
+//! The request's sender, three hops from that node, does not hear them. Its requests are lost until
+//! the other's whole block is over, and then the same happens at the next hop. A node that
+//! interactive traffic passes therefore leaves the air alone for a moment after every few bursts. A
+//! gap is no longer than the node used the air before it: bursts are short where the bit-rate is
+//! high, and gaps would take most of the time. If a neighbour asks for a gap ([`super::listen`]),
+//! it begins at once. Each air has its own gaps: a radio on another channel drowns nobody.
 
 use std::collections::BTreeMap;
 
@@ -15,37 +16,37 @@ use super::{Hop, call};
 use crate::base::{Duration, Instant, NodeId, RadioId};
 use crate::wire::hop::BlockId;
 
-/// How long there is interactive traffic after the last of it.
+/// How long interactive traffic counts as present after its last block.
 pub(super) const LASTS: Duration = Duration::from_secs(10);
 /// Frames of blocks between two gaps.
 const FRAMES: u32 = 48;
 /// How long a gap that a neighbour asked for may take to begin.
 const SOON: Duration = Duration::from_millis(500);
-/// From the end of such a gap to the next one.
+/// From the end of such a gap to the next one that may be asked for.
 const APART: Duration = Duration::from_millis(100);
-/// So many hops away somebody sends the same way unheard.
+/// Over so many hops of a route, two senders do not hear each other.
 const UNHEARD: u8 = 3;
 
-/// The gaps of a node, by the air that they are on.
+/// The gaps of a node, by air.
 #[derive(Debug, Default)]
 pub(super) struct Gaps(BTreeMap<usize, Gap>);
 
-/// Where a node is between two gaps on one air.
+/// State of the gaps on one air.
 #[derive(Debug, Default)]
 struct Gap {
-    /// When it held the last of interactive traffic.
+    /// When the last block of interactive traffic came or began.
     interactive: Option<Instant>,
-    /// Frames since the last gap.
+    /// Frames that counted since the last gap.
     frames: u32,
-    /// How long radios have had frames since then, but for those that they have now.
+    /// How long radios have had frames since then, without the time of those that they have now.
     busy: Duration,
-    /// Since when they have frames of blocks, or have none.
+    /// Since when they have had frames of blocks, or have had none.
     since: Instant,
-    /// When a neighbour asked for the gap that has not ended yet.
+    /// When a neighbour asked for a gap that has not ended yet.
     asked: Option<Instant>,
     /// When a neighbour may ask for one again.
     next_asked: Instant,
-    /// When the gap is over in which the node is.
+    /// When the present gap ends, if there is one.
     until: Option<Instant>,
 }
 
@@ -55,7 +56,7 @@ impl Gaps {
         self.0.values().filter_map(|gap| gap.until).min()
     }
 
-    /// Ends gaps.
+    /// Ends gaps that are over.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.0.values_mut().for_each(|gap| gap.handle_timeout(now));
     }
@@ -72,7 +73,7 @@ impl Gap {
         }
     }
 
-    /// Whether a gap was asked for, or as much went out as there is between gaps of this kind.
+    /// Whether a gap is to begin: it was asked for, or enough has been sent for gaps of this kind.
     fn is_due(&self, now: Instant, kind: Kind, is_busy: bool) -> bool {
         let busy = self.busy + if is_busy { now.since(self.since) } else { Duration::ZERO };
         let is_much = self.frames >= kind.frames && busy >= kind.busy;
@@ -80,20 +81,20 @@ impl Gap {
     }
 }
 
-/// What gaps are like at present.
+/// Properties that gaps have at present.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
-    /// How long they are.
+    /// Their length.
     length: Duration,
-    /// How long the radio is busy with blocks between two of them at least.
+    /// How long the radio is at least busy with blocks between two of them.
     busy: Duration,
-    /// Frames of blocks between two of them.
+    /// Least frames of blocks between two of them.
     frames: u32,
 }
 
 impl Hop {
-    /// A block came, or begins here: what it comes over and what it goes over has gaps from now on,
-    /// if somebody waits for it.
+    /// A block came, or begins here. If somebody waits for it, the airs that it comes over and goes
+    /// over have gaps from now on.
     pub(super) fn mark_interactive(&mut self, now: Instant, id: BlockId, shape: &Shape) {
         if !shape.is_interactive(id.number) {
             return;
@@ -106,7 +107,7 @@ impl Hop {
         }
     }
 
-    /// What gaps are like at present on an air, if there are any.
+    /// The kind of gaps that an air has at present, if any.
     fn gap_kind(&self, now: Instant, air: usize) -> Option<Kind> {
         let gap = self.gaps.0.get(&air);
         let is_lasting = |at: Option<Instant>, long| at.is_some_and(|at| now < at + long);
@@ -136,7 +137,7 @@ impl Hop {
             if !has_call {
                 return;
             }
-            // One beside a call is shorter than what was asked for.
+            // A gap beside a call is shorter than one that is asked for.
             let asked = Duration::from_secs_f64(self.config.interactive_gap_ms / 1e3);
             *until = (*until).max(now + asked);
             return;
@@ -147,13 +148,14 @@ impl Hop {
         }
     }
 
-    /// Whether only small blocks have turns on an air.
+    /// Whether an air is in a gap, in which only small blocks have turns.
     pub(super) fn is_gap(&self, air: usize) -> bool {
         self.gaps.0.get(&air).is_some_and(|gap| gap.until.is_some())
     }
 
-    /// Whether nothing has a turn on an air: a gap begins once its radios are done. Small blocks
-    /// too wait that long, or many of them would keep it from beginning, and so from ending.
+    /// Whether an air waits for a gap, so that nothing has a turn: it begins once the radios are
+    /// done. Small blocks wait too, because many of them would keep it from beginning, and so from
+    /// ending.
     pub(super) fn is_before_gap(&self, now: Instant, air: usize) -> bool {
         let Some(gap) = self.gaps.0.get(&air).filter(|_| self.frames_on(air) > 0) else {
             return false;
@@ -161,15 +163,15 @@ impl Hop {
         self.gap_kind(now, air).is_some_and(|kind| gap.is_due(now, kind, true))
     }
 
-    /// Whether no more frames may go to the radios of an air beside those that they have: bursts
-    /// are short beside a call.
+    /// Whether the radios of an air get no further frames until they have sent those that they
+    /// have: beside a call, bursts are short.
     pub(super) fn is_burst_full(&self, now: Instant, air: usize) -> bool {
         let frames = self.gaps.0.get(&air).map_or(0, |gap| gap.frames);
         let is_whole = frames > 0 && frames.is_multiple_of(call::FRAMES);
         self.frames_on(air) > 0 && is_whole && self.has_call_on(now, air)
     }
 
-    /// The next frame to a radio of an air is one of this block.
+    /// A frame of this block is about to go to a radio of an air.
     pub(super) fn before_frame(&mut self, now: Instant, air: usize, id: BlockId) {
         let is_idle = self.frames_on(air) == 0;
         let kind = self.gap_kind(now, air);
@@ -189,7 +191,7 @@ impl Hop {
         gap.frames += u32::from(may_drown);
     }
 
-    /// The radios of an air have no frame of a block any more.
+    /// The radios of an air have no frame of a block left.
     pub(super) fn on_air_idle(&mut self, now: Instant, air: usize) {
         let kind = self.gap_kind(now, air);
         let gap = self.gaps.0.entry(air).or_default();

@@ -1,4 +1,4 @@
-//! Blocks in and out, and who makes room for whom.
+//! The blocks that a node holds, and which of them make room for others.
 
 use super::block::{self, Block, End, Shape};
 use super::park::Place;
@@ -6,43 +6,43 @@ use super::{BLOCKS, Hop, Keep, admit};
 use crate::base::Instant;
 use crate::wire::hop::{BlockId, FlowKey};
 
-/// Hops at most for each of which room is left for a block.
+/// Most hops for each of which room for a block is reserved.
 const CLASSES: u64 = 8;
 /// More hops than any block makes.
 const ANY: u64 = u64::MAX;
 
-/// A block that is being written where it survives the node.
+/// A block that is being stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Writing {
-    /// How often: it may have been let go of and come again.
+    /// Pending writes: the block may have been dropped and have come again.
     times: u32,
-    /// Memory of blocks that were let go of meanwhile: the bytes are there until they are written.
-    /// Where links are faster than the disk there would be no end to them.
+    /// Memory of copies that were dropped meanwhile: their bytes stay until they are written. If
+    /// they did not count, memory would be unlimited where links are faster than the disk.
     cost: u64,
 }
 
-/// What blocks may fill.
+/// How much blocks may fill.
 struct Limits {
-    /// Bytes.
+    /// Bytes of memory.
     memory: u64,
-    /// Bytes, where blocks are kept.
+    /// Bytes on disk, where blocks are kept.
     disk: u64,
-    /// How many they may be.
+    /// Number of blocks.
     blocks: usize,
 }
 
-/// Whether a block is a part whose rest has not come for long.
+/// Whether a block is incomplete, and nothing of it has come for a long time.
 fn is_left(now: Instant, block: &Block) -> bool {
     block.used + admit::SILENT <= now && !block.is_complete()
 }
 
 impl Hop {
-    /// Whether it takes another block of a flow that begins here, of so many bytes: H + 1 wait at
-    /// most (`hop.md` 6), which go on before the destination has taken the flow. There must be
-    /// memory for frames as short as they may be: with longer ones a block leaves almost as much
-    /// as it takes, so that many transfers do not keep what is small from going out. A flow that
-    /// has blocks here leaves room for one that has none, and the more the more it has: those that
-    /// have gone on and have not arrived stay as well.
+    /// Whether it takes another block of `bytes` bytes of a flow that begins here. At most H + 1
+    /// blocks of a flow wait to be passed on (`hop.md` 6), which may happen before the destination
+    /// has taken the flow. There must be memory for the shortest frames; with longer ones, a block
+    /// leaves almost as much free as it takes, so that many transfers do not keep small blocks from
+    /// being sent. A flow that has blocks here leaves room for one that has none, and the more
+    /// blocks it has, the more room. Blocks that were passed on and have not arrived count too.
     pub fn has_room(&self, now: Instant, flow: FlowKey, bytes: usize) -> bool {
         let (mut open, mut count, mut held) =
             (0, 0, self.reserved.get(&flow).copied().unwrap_or(0));
@@ -72,7 +72,8 @@ impl Hop {
     }
 
     /// The same for a block that is fetched first: memory is set aside until the next block of the
-    /// flow is [pushed](Hop::push), or it is [released](Hop::release). There is one at a time.
+    /// flow is [pushed](Hop::push), or until it is [released](Hop::release). A flow has one such
+    /// reservation at a time.
     pub fn reserve(&mut self, now: Instant, flow: FlowKey, bytes: usize) -> bool {
         let has_room = self.has_room(now, flow, bytes);
         if has_room {
@@ -85,32 +86,32 @@ impl Hop {
         has_room
     }
 
-    /// No block comes that memory was set aside for.
+    /// Releases the memory that was reserved for a flow.
     pub fn release(&mut self, flow: FlowKey) {
         self.memory -= self.reserved.remove(&flow).unwrap_or(0);
     }
 
-    /// The blocks of a flow, in their order.
+    /// The blocks of a flow, in order.
     pub(super) fn of_flow(&self, flow: FlowKey) -> impl Iterator<Item = (&BlockId, &Block)> {
         let at = |number| BlockId { flow, number };
         self.blocks.range(at(0)..=at(u32::MAX))
     }
 
-    /// Those of a flow that are open, in their order: there are few, however many others are kept.
+    /// The open blocks of a flow, in order: there are few, however many others are kept.
     pub(super) fn open_of(&self, flow: FlowKey) -> impl Iterator<Item = (&BlockId, &Block)> {
         let at = |number| BlockId { flow, number };
         self.open.range(at(0)..=at(u32::MAX)).map(|id| (id, &self.blocks[id]))
     }
 
-    /// When something last came of the blocks of this flow that are under way here; nothing if
-    /// there are none.
+    /// When something last happened to the open blocks of this flow; `None` if it has none.
     pub fn heard_of(&self, flow: FlowKey) -> Option<Instant> {
         self.open_of(flow).map(|(_, block)| block.used).max()
     }
 
-    /// Bytes of a flow that began here and has not arrived that are on their way, about: what the
-    /// next hop is known to have, and of what it was sent since what usually comes: nothing as long
-    /// as it has answered nothing. Where that is not the destination they count half.
+    /// About how many bytes of a flow that begins here are beyond this node and not acknowledged by
+    /// the destination: frames that the next hop is known to have, and of those sent since then the
+    /// share that usually arrives (none before its first answer). They count half if the next hop
+    /// is not the destination.
     pub fn under_way(&self, flow: FlowKey) -> u64 {
         let bytes = |(_, block): (&BlockId, &Block)| {
             let Block { shape, transfer, end, .. } = block;
@@ -133,14 +134,14 @@ impl Hop {
         self.of_flow(flow).map(bytes).sum()
     }
 
-    /// Blocks of others that may be let go of: those that the next hop has, and parts of blocks
+    /// Blocks of other nodes that may be dropped: those that the next hop has, and incomplete ones
     /// that fell silent, of which nothing was acknowledged.
     pub fn cached(&self, now: Instant) -> impl Iterator<Item = (&BlockId, &Shape)> {
         let may_go = move |(id, block): &(&BlockId, &Block)| self.may_go(now, id, block);
         self.blocks.iter().filter(may_go).map(|(id, block)| (id, &block.shape))
     }
 
-    /// Blocks that wait to be passed on, or to arrive.
+    /// All other blocks, which wait to be passed on or to arrive.
     pub fn waiting(&self, now: Instant) -> impl Iterator<Item = (&BlockId, &Shape)> {
         let waits = move |(id, block): &(&BlockId, &Block)| !self.may_go(now, id, block);
         self.blocks.iter().filter(waits).map(|(id, block)| (id, &block.shape))
@@ -150,8 +151,8 @@ impl Hop {
         id.flow.source != self.node && (block.is_spare() || is_left(now, block))
     }
 
-    /// Lets go of all that is [cached](Hop::cached), and of `all` blocks that only pass here if
-    /// that is wanted: their sources still have them. Returns how many blocks that were.
+    /// Drops all that is [cached](Hop::cached), and with `all` every other block that only passes
+    /// through: its source still has it. Returns how many blocks were dropped.
     pub fn clear_cache(&mut self, now: Instant, all: bool) -> usize {
         let may_go = |(id, block): &(&BlockId, &Block)| {
             self.may_go(now, id, block) || (all && self.is_passing(id, block))
@@ -166,12 +167,12 @@ impl Hop {
         id.flow.source != self.node && block.shape.destination != self.node
     }
 
-    /// When such a block is let go of for its age.
+    /// When such a block is dropped because of its age.
     pub(super) fn expiry(&self, (id, block): (&BlockId, &Block)) -> Option<Instant> {
         self.is_passing(id, block).then(|| block.came + self.config.relay_time())
     }
 
-    /// Lets go of those that have been here for too long.
+    /// Drops those that have been here for too long.
     pub(super) fn expire(&mut self, now: Instant) {
         let is_old = |entry: &(&BlockId, &Block)| self.expiry(*entry).is_some_and(|at| at <= now);
         let old: Vec<BlockId> = self.blocks.iter().filter(is_old).map(|(id, _)| *id).collect();
@@ -181,12 +182,12 @@ impl Hop {
         }
     }
 
-    /// A block is to be kept.
+    /// A block is being stored.
     pub(super) fn begin_writing(&mut self, id: BlockId) {
         self.writing.entry(id).or_default().times += 1;
     }
 
-    /// It is, or cannot be.
+    /// A block was stored, or could not be.
     pub(super) fn end_writing(&mut self, id: BlockId) {
         let Some(writing) = self.writing.get_mut(&id) else { return };
         writing.times -= 1;
@@ -223,26 +224,26 @@ impl Hop {
         Some(block)
     }
 
-    /// Makes room for another block of `cost` bytes: has bytes leave memory that are kept
-    /// elsewhere, and lets go of blocks, first of what others have, the oldest first (`hop.md` 4),
-    /// then of parts of blocks that fell silent, of which nothing was acknowledged. Returns whether
-    /// it fits.
+    /// Makes room for another block of `cost` bytes. First, bytes that are also in storage leave
+    /// memory. Then blocks are dropped: those that the next hop has, the oldest first (`hop.md` 4),
+    /// then incomplete ones that fell silent, of which nothing was acknowledged. Returns whether it
+    /// fits.
     pub(super) fn make_room(&mut self, now: Instant, cost: u64) -> bool {
         self.free(now, cost, &self.limits(ANY))
     }
 
-    /// The same for one of a neighbour: what begins here leaves room for it, what has not come far
-    /// for what has come further, and all for what ends here. Two nodes that are full of what has
-    /// to go through the other could else never go on (structured buffer pools: Merlin and
-    /// Schweitzer, Deadlock Avoidance in Store-and-Forward Networks, 1980).
+    /// The same for a block of a neighbour: blocks that begin here leave room for it, blocks that
+    /// have made fewer hops for those that have made more, and all for blocks that end here. Two
+    /// nodes that are full of blocks for each other could otherwise never go on (structured buffer
+    /// pools: Merlin and Schweitzer, Deadlock Avoidance in Store-and-Forward Networks, 1980).
     pub(super) fn make_room_for_transit(&mut self, now: Instant, shape: &Shape) -> bool {
         let is_here = shape.destination == self.node;
         let made = if is_here { ANY } else { shape.hops_made.into() };
         self.free(now, shape.cost(), &self.limits(made))
     }
 
-    /// What may be filled by blocks that have made so many hops to here: of half of what is there
-    /// beside one of them they leave a block for each hop more.
+    /// What blocks that have made so many hops may fill: they leave room for one block for each
+    /// further hop, up to `CLASSES` and to half of the space beside one block.
     fn limits(&self, made: u64) -> Limits {
         let of = |limit: u64, block: u64| {
             let classes = (limit.saturating_sub(block) / 2 / block).min(CLASSES);
@@ -256,8 +257,7 @@ impl Hop {
         }
     }
 
-    /// The same for the bytes of one that is held already: it needs memory, and no place beside the
-    /// others.
+    /// The same for the bytes of a block that is already held: it needs memory only.
     pub(super) fn make_memory(&mut self, now: Instant, cost: u64) -> bool {
         let limits = Limits { disk: u64::MAX, blocks: usize::MAX, ..self.limits(ANY) };
         self.free(now, cost, &limits)
@@ -274,7 +274,7 @@ impl Hop {
             }
             let rank = |(id, block): &(&BlockId, &Block)| {
                 let is_other = id.flow.source != self.node;
-                // What is not in memory frees none.
+                // It frees no memory if its bytes are not there, or are still being written.
                 let is_bare = block.place == Place::Kept || self.writing.contains_key(id);
                 let helps = is_crowded || !is_bare;
                 match block.is_spare() {

@@ -1,10 +1,10 @@
-//! Those who have little to send beside a transfer that they do not hear.
+//! Gaps for neighbours that have little to send beside a transfer whose sender they do not hear.
 //!
-//! Of two neighbours of a node that do not hear each other one may send blocks for minutes, and
-//! what the other sends is lost in them. The node alone hears both. While it takes large blocks of
-//! one neighbour, and others have sent it small ones a short time ago, it therefore asks that one
-//! for a gap now and then, and tells the others once the gap has begun: what they have asked for in
-//! vain they ask for then.
+//! If two neighbours of a node do not hear each other, one may send blocks for minutes, and what
+//! the other sends is lost in them. Only the node hears both. While it receives large blocks from
+//! one neighbour, and others have recently offered it small ones, it therefore asks the first one
+//! for a gap now and then, and tells the others when the gap has begun. They then repeat the
+//! requests that were lost.
 
 use std::collections::BTreeMap;
 
@@ -16,32 +16,33 @@ use super::out::Message;
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
 
-/// Between two gaps that a node asks for, which bounds what they cost and how long is waited.
+/// Time between two gaps that a node asks for: it limits what gaps cost, and how long others wait.
 const PERIOD: Duration = Duration::from_millis(250);
-/// The neighbour hears of it once its burst is over, and what its radio has goes out before its gap
-/// begins.
+/// From the request for a gap to the gap: the neighbour hears the request after its burst, and its
+/// radio first sends what it has.
 const LEAD: Duration = Duration::from_millis(30);
-/// The same where a node misses answers itself, which may be withheld as well.
+/// Time between two gaps if the node itself misses answers, which may also be withheld.
 const DEAF_PERIOD: Duration = Duration::from_secs(1);
-/// How often it looks whether it does: there may be very many blocks.
+/// How often the node checks whether it misses answers: there may be very many blocks.
 const DEAF_LOOK: Duration = Duration::from_millis(50);
-/// So many requests for a block are in vain.
+/// Requests for a block after which they count as in vain.
 const IN_VAIN: u32 = 5;
-/// What was asked for more recently is not asked for again, however often a neighbour listens.
+/// A block that was asked for this recently is not asked for again, however often a neighbour
+/// listens.
 const JUST_NOW: Duration = Duration::from_millis(10);
-/// Neighbours with small blocks that are remembered.
+/// Most neighbours with small blocks that are remembered.
 const NEIGHBOURS: usize = 64;
 
-/// What a node knows of those who have little to send to it.
+/// What a node knows of neighbours that have little to send to it.
 #[derive(Debug, Default)]
 pub(super) struct Listen {
-    /// The last small block of each neighbour, and when it was asked for.
+    /// The last small block that each neighbour offered, and when.
     small: BTreeMap<NodeId, (Instant, BlockId, Shape)>,
-    /// When it may ask for a gap again.
+    /// When the node may ask for a gap again.
     next: Instant,
-    /// When it next looks whether it misses answers.
+    /// When the node checks next whether it misses answers.
     next_deaf: Instant,
-    /// When those who have little to send are told of the gap.
+    /// When these neighbours are told of the gap.
     due: Option<Instant>,
 }
 
@@ -52,13 +53,13 @@ impl Listen {
     }
 }
 
-/// Whether a neighbour was asked for long, and nothing came back.
+/// Whether a next hop was asked many times and has not answered.
 fn is_in_vain(transfer: &Transfer) -> bool {
     matches!(transfer.phase, Phase::Asked { tries, .. } if tries >= IN_VAIN)
 }
 
 impl Hop {
-    /// A neighbour asks for a small block: it may need a gap.
+    /// A neighbour offers a small block, and may need a gap for it.
     pub(super) fn on_small_request(&mut self, now: Instant, asks: &Waiting) {
         if !asks.shape.is_urgent(asks.block.number) {
             return;
@@ -70,7 +71,7 @@ impl Hop {
         }
     }
 
-    /// A frame of a large block came from a neighbour.
+    /// A frame of a large block came from a neighbour, which is asked for a gap if others need one.
     pub(super) fn on_large_frame(&mut self, now: Instant, from: NodeId, id: BlockId) {
         let is_wanted = self.config.interactive_gap_ms > 0.0;
         if !is_wanted || self.listen.due.is_some() || now < self.listen.next {
@@ -90,8 +91,8 @@ impl Hop {
         self.listen.due = Some(now + LEAD);
     }
 
-    /// Whether answers of a neighbour that is there are missed, while one sends large blocks that
-    /// may not hear it.
+    /// Whether answers of other neighbours are missing while this one, which may not hear them,
+    /// sends large blocks.
     fn is_deaf_beside(&mut self, now: Instant, from: NodeId) -> bool {
         if now < self.listen.next_deaf {
             return false;
@@ -102,8 +103,8 @@ impl Hop {
         is_deaf
     }
 
-    /// A block of which each neighbour that is there was asked in vain, the first of its flow. One
-    /// is enough to be heard with.
+    /// By neighbour that is there and does not answer, the first block that it was asked for in
+    /// vain. One is enough to be heard.
     fn missed(&self) -> BTreeMap<NodeId, BlockId> {
         let mut missed = BTreeMap::new();
         for (id, block) in &self.blocks {
@@ -115,8 +116,8 @@ impl Hop {
         missed
     }
 
-    /// Tells those who have little to send, if it is time to, and asks those anew whose answers are
-    /// missed.
+    /// If it is time to, tells the neighbours with small blocks of the gap, and repeats requests
+    /// whose answers are missing.
     pub(super) fn tell_that_it_listens(&mut self, now: Instant) {
         if self.listen.due.is_none_or(|due| now < due) {
             return;
@@ -136,7 +137,8 @@ impl Hop {
         self.missed().into_values().for_each(|id| self.ask_again(now, id));
     }
 
-    /// A neighbour listens to those who have little to send. One that sends it much leaves a gap.
+    /// A neighbour listens to nodes that have little to send. Small blocks are offered to it again,
+    /// and if large ones are being sent to it, this node leaves a gap.
     pub(super) fn on_listen(&mut self, now: Instant, via: NodeId) {
         let (mut asked, mut is_large) = (Vec::new(), false);
         for (id, block) in &self.blocks {

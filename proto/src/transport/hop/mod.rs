@@ -1,36 +1,37 @@
-//! Hop: blocks made reliable hop by hop (Hop, NSDI 2009; `hop.md`).
+//! Hop: transport of blocks that are made reliable hop by hop (Hop, NSDI 2009; `hop.md`).
 //!
-//! A node holds one machine for all flows, its own and those that pass through. A large block goes
-//! to the next hop in rounds: it is asked what it has (BSYN), answers with one bit for each frame
-//! (BACK), and gets what is missing, until nothing is. A relay passes on what it has before all of
-//! it is there, by default where both hops do not share the air. There is no end-to-end rate
-//! control: a node that has not passed on its block takes no other of the flow, and so the brake
-//! goes back hop by hop to the source.
+//! A node has one state machine, [`Hop`], for all flows that begin, end or pass there. It transfers
+//! a large block to the next hop in rounds: it asks which frames the next hop has (a request,
+//! BSYN), gets one bit for each frame (the answer, BACK), and sends the missing ones, until none is
+//! missing. A relay passes on the frames that it has before the block is complete, by default where
+//! the two hops do not share an air. There is no end-to-end rate control: a node that has not
+//! passed on its block takes no other of the same flow, so backpressure reaches the source hop by
+//! hop.
 //!
-//! Nothing is acknowledged that is not safe: at its destination a block is complete once the owner
-//! of the machine [accepts](Hop::accept) it, at a relay, if blocks are kept on disk, once it
-//! [is kept](Hop::handle_kept).
+//! Nothing is acknowledged before it is safe: at its destination once the owner of the machine
+//! [accepts](Hop::accept) it, and at any node that keeps blocks on disk once it [is
+//! kept](Hop::handle_kept) or the next hop has it.
 //!
-//! | file | what stands there |
+//! | file | contents |
 //! |---|---|
-//! | `mod` | the caller's side, timers |
-//! | `admit` | requests of neighbours; whom the node hears next |
-//! | `reception` | whose blocks it takes at present |
-//! | `receive` | other messages of neighbours; what becomes of whole blocks |
-//! | `send` | transfers to next hops, turns among them |
-//! | `path` | how fast frames go to a neighbour where no radio holds anything back |
-//! | `pace` | how much is sent before the next request |
-//! | `gap` | gaps for those who wait for little |
-//! | `listen` | gaps for those whom the sender of a transfer does not hear |
+//! | `mod`, `timers` | the interface for the owner of the machine; what is due when |
+//! | `admit` | requests of neighbours; which neighbour is answered next |
+//! | `reception` | the neighbours whose blocks are being received |
+//! | `receive` | other messages of neighbours; complete blocks |
+//! | `send`, `turns` | transfers to next hops; which block's frame is sent next |
+//! | `path` | pacing to a neighbour where no radio limits the rate |
+//! | `pace` | how much is sent before the next request; pauses |
+//! | `gap` | gaps for small blocks that somebody waits for |
+//! | `listen` | gaps for nodes that the sender of a transfer does not hear |
 //! | `call` | short bursts and gaps beside calls |
-//! | `asking` | whether blocks of ours have arrived |
+//! | `asking` | requests for the destination's acknowledgement |
 //! | `answers` | how long neighbours take to answer |
-//! | `reach` | ways, and which neighbours are there |
+//! | `reach`, `away` | which neighbours are there |
+//! | `ways` | the routes that blocks take |
 //! | `out` | messages and frames on their way to the radio |
-//! | `held` | blocks in and out, and who makes room |
-//! | `park` | blocks whose bytes are on disk alone |
-//! | `block`, `bits` | one block, and which of its frames are there |
-//! | `port` | the end of a flow: bytes of an application into blocks and back |
+//! | `held`, `park` | blocks that are held, and what makes room; blocks that are only on disk |
+//! | `block`, `bits` | one block; which of its frames are there |
+//! | `port` | a flow end: bytes of an application become blocks, and blocks become bytes |
 
 mod admit;
 mod answers;
@@ -91,46 +92,46 @@ use crate::base::{
 use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey, Refusal};
 use crate::wire::udp;
 
-/// Set in the ids of our datagrams, so that their ends are told from those of others.
+/// Set in the ids of our datagrams, so that their outcomes are told from those of others.
 const OURS: u64 = 1 << 62;
-/// Blocks that a node holds at most.
+/// Most blocks that a node holds.
 const BLOCKS: usize = 2_048;
 
-/// What came whole, for the application of a flow. It is to be [accepted](Hop::accept) or
+/// A complete block for the application of a flow, to be [accepted](Hop::accept) or
 /// [refused](Hop::refuse).
 #[derive(Debug)]
 pub struct Delivery {
-    /// The block; those of a flow come in their order.
+    /// The block. Those of a flow are delivered in order.
     pub id: BlockId,
-    /// What it is.
+    /// Its destination, size and checksum.
     pub shape: Shape,
     /// The bytes, frame by frame.
     pub frames: Vec<Bytes>,
 }
 
-/// The destination has a block that began here, or refuses its flow.
+/// The destination has accepted a block that began here, or refuses its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The block.
     pub id: BlockId,
-    /// Its bytes.
+    /// Its length in bytes.
     pub bytes: u32,
     /// Why the flow is refused, if it is.
     pub refusal: Option<Refusal>,
 }
 
-/// What is to be kept where it survives the node, and what no longer is.
+/// An instruction for storage that survives the node, such as a disk.
 #[derive(Clone, Debug)]
 pub enum Keep {
-    /// To be kept, and [confirmed](Hop::handle_kept).
+    /// Store a block, and [confirm](Hop::handle_kept) that it is safe.
     Put(Whole),
-    /// No longer needed.
+    /// Delete a block: it is no longer needed.
     Drop(BlockId),
-    /// Wanted back: its bytes are [no longer in memory](Hop::handle_got).
+    /// Read a block back, and [hand it over](Hop::handle_got): its bytes are no longer in memory.
     Get(BlockId),
 }
 
-/// What was counted.
+/// Counters since the start; `docs/counters.md` explains them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     frames_sent: u64,
@@ -165,29 +166,29 @@ struct Counters {
     messages_dropped: u64,
 }
 
-/// The machine of a node.
+/// The state machine of block transport at one node.
 #[derive(Debug)]
 pub struct Hop {
     node: NodeId,
     plan: AddressPlan,
     config: HopConfig,
-    /// The surest bit-rate of the radio, for requests and answers that it has given up.
+    /// The radio's most robust bit-rate, for a message after one that the radio gave up.
     sure_rate: Option<Bitrate>,
-    /// Neighbours for which the radio gave up the last message at its own bit-rate.
+    /// Neighbours to which the radio gave up the last message at its own bit-rate.
     unsure: BTreeSet<NodeId>,
-    /// Whether blocks are kept where they survive the node.
+    /// Whether blocks are kept in storage that survives the node.
     keeps: bool,
-    /// Until when it is taken for granted that no more of them can be.
+    /// Until when that storage counts as full.
     full_until: Instant,
     below: Below,
-    /// Which air each neighbour is reached over; it is not known of others.
+    /// The air over which each neighbour is reached, as far as that is known.
     airs: BTreeMap<NodeId, usize>,
-    /// The ways that blocks take, and those that routing has.
+    /// The routes that blocks take, and those that routing has now.
     ways: Ways,
     blocks: BTreeMap<BlockId, Block>,
-    /// Those of them that are to be passed on, or to be given to the application.
+    /// Those that are still to be passed on, or to be given to the application.
     open: BTreeSet<BlockId>,
-    /// Flows that pass through and have not come down to L since they reached H.
+    /// Flows through this node that reached H and have not come down to L since.
     braked: BTreeSet<FlowKey>,
     /// See [`Hop::take_pressed`].
     is_pressed: bool,
@@ -195,31 +196,30 @@ pub struct Hop {
     over: Over,
     /// Flows that end here.
     arrivals: BTreeMap<FlowKey, Arrivals>,
-    /// By the air that they come over.
+    /// Receptions under way, by the air that they come over.
     receptions: BTreeMap<Option<usize>, Reception>,
     waiting: Vec<Waiting>,
     messages: VecDeque<Message>,
     in_radio: BTreeMap<UnitId, InRadio>,
     /// Neighbours that are away.
     away: Away,
-    /// The block of each flow for which only the end-to-end acknowledgement is asked at present: a
-    /// neighbour that is silent is not asked for many.
+    /// By flow, the one block whose end-to-end acknowledgement is being asked for: a silent
+    /// neighbour does not get requests for many.
     asking: BTreeMap<FlowKey, BlockId>,
     /// The radio that reaches each next hop.
     radios: BTreeMap<NodeId, RadioId>,
     outlets: BTreeMap<RadioId, Outlet>,
     /// Share of our frames that each neighbour receives, a moving average over rounds.
     delivery: BTreeMap<NodeId, f64>,
-    /// How often a block that goes to or comes from each neighbour waits for an answer until it is
-    /// there, a moving average.
+    /// How many answers a block to or from each neighbour has to wait for, a moving average.
     waits: BTreeMap<NodeId, f64>,
     answers: Answers,
-    /// How long after the next hop has them blocks of ours arrive, by destination: a moving
-    /// average.
+    /// Time from the next hop's acknowledgement of a block of ours to its arrival, by destination:
+    /// a moving average.
     arrival_time: BTreeMap<NodeId, Duration>,
-    /// Neighbours of which the radio does not say whether they got the last message.
+    /// Neighbours for which the radio does not report whether they got the last message.
     unacknowledged: BTreeSet<NodeId>,
-    /// Whether each neighbour is there, and takes anything.
+    /// Whether each neighbour is there, and whether it gets our requests.
     reach: BTreeMap<NodeId, Reach>,
     stranded: Stranded,
     pace: BTreeMap<NodeId, Pace>,
@@ -233,18 +233,18 @@ pub struct Hop {
     keep: VecDeque<Keep>,
     ids: UnitIds,
     rng: Rng,
-    /// Memory that is set aside for blocks.
+    /// Bytes of memory that are set aside for blocks.
     memory: u64,
-    /// Blocks that are to be kept and of which it was not said yet whether they are.
+    /// Blocks that are being stored: neither confirmed yet, nor failed.
     writing: BTreeMap<BlockId, Writing>,
-    /// What of it is [reserved](Hop::reserve), by flow.
+    /// Part of `memory` that is [reserved](Hop::reserve), by flow.
     reserved: BTreeMap<FlowKey, u64>,
     counters: Counters,
 }
 
 impl Hop {
-    /// The machine at `node`, whose requests go at `rate` where the radio's own bit-rate fails,
-    /// unless its settings say otherwise.
+    /// The machine at `node`. After a message that the radio gave up, the next one goes at `rate`,
+    /// unless `control_mbps` is set.
     pub fn build(
         config: HopConfig,
         node: NodeId,
@@ -302,14 +302,14 @@ impl Hop {
         }
     }
 
-    /// Has its blocks kept: what [`Hop::poll_keep`] gives is to be confirmed before a neighbour is
-    /// told that a block is complete.
+    /// Has blocks stored: those that [`Hop::poll_keep`] gives must be confirmed before a neighbour
+    /// is told that they are complete.
     pub fn keep_blocks(&mut self) {
         self.keeps = true;
     }
 
-    /// Tells it of the link below: else it is one whose radios send as they like, and say when a
-    /// frame is out.
+    /// Describes the link below. By default, it is one radio that sends whenever it can, and
+    /// reports when a frame is out.
     pub fn set_below(&mut self, below: Below) {
         self.below = below;
     }
@@ -324,21 +324,21 @@ impl Hop {
         &self.config
     }
 
-    /// Whether a received IP packet is for it.
+    /// Whether a received IP packet is for it, by the UDP port.
     pub fn accepts(packet: &[u8]) -> bool {
         let port = udp::header(packet).map(|header| header.destination);
         matches!(port, Some(CONTROL_PORT | DATA_PORT))
     }
 
-    /// Whether the end of a datagram is of one of its own.
+    /// Whether an outcome with this id is that of a datagram of the machine.
     pub fn is_its_own(id: UnitId) -> bool {
         id.0 & OURS != 0
     }
 
-    /// Takes a block of a flow that begins here, frame by frame; number 0 opens the flow, and
-    /// `finishes` says that it is the last.
+    /// Takes a block of a flow that begins here, as frames. Number 0 opens the flow, and `finishes`
+    /// marks the last block.
     ///
-    /// Panics if it is empty, or has more than 65,535 frames.
+    /// Panics if there is no frame, or more than 65,535.
     pub fn push(
         &mut self,
         now: Instant,
@@ -350,7 +350,7 @@ impl Hop {
         self.push_whole(now, Whole::build(id, destination, finishes, frames));
     }
 
-    /// The same for a block that was built before, to be kept elsewhere as well.
+    /// The same for a block that was built before because it is stored elsewhere too.
     pub fn push_whole(&mut self, now: Instant, whole: Whole) {
         let Whole { id, mut shape, frames } = whole;
         shape.is_early = self.is_early(id);
@@ -360,20 +360,20 @@ impl Hop {
         self.forward(now, id.flow);
     }
 
-    /// Whether a block that begins here follows one that opens its flow and has not arrived.
+    /// Whether a block that begins here is sent before the first of its flow has arrived.
     fn is_early(&self, id: BlockId) -> bool {
         let first = BlockId { number: 0, ..id };
         id.flow.source == self.node && id.number > 0 && self.blocks.contains_key(&first)
     }
 
-    /// Drops all blocks of a flow that begins here.
+    /// Drops all blocks of a flow, and the memory that is reserved for it.
     pub fn abandon(&mut self, flow: FlowKey) {
         self.release(flow);
         let own: Vec<BlockId> = self.of_flow(flow).map(|(id, _)| *id).collect();
         own.into_iter().for_each(|id| _ = self.remove(id));
     }
 
-    /// Takes a block that was kept, after the node began anew.
+    /// Takes back a stored block after a restart of the node.
     pub fn restore(&mut self, now: Instant, whole: Whole) {
         let Whole { id, mut shape, frames } = whole;
         shape.is_early = match id.flow.source == self.node {
@@ -383,9 +383,9 @@ impl Hop {
         let mut block = Block::whole(shape, frames, now);
         let is_here = shape.destination == self.node;
         let flow = self.arrivals.get(&id.flow).filter(|_| is_here);
-        // One that is for this node was accepted, or waits for others of its flow.
+        // A block for this node was accepted, or waits for earlier ones of its flow.
         let is_over = is_here && flow.is_none_or(|flow| id.number < flow.accepted);
-        // What begins here was taken from a program, which has it no more.
+        // A block that begins here is taken in any case: its program no longer has it.
         let has_room = self.make_room(now, shape.cost()) || id.flow.source == self.node;
         if is_over || !block.verify() || !has_room {
             self.counters.corrupt += u64::from(!is_over);
@@ -397,9 +397,9 @@ impl Hop {
         self.forward(now, id.flow);
     }
 
-    /// Tells what was accepted of a flow that ends here, after the node began anew: its first
-    /// block has the checksum `opened`, and `next` is the number of the one that is next. One of
-    /// which the last block was accepted `is_over`.
+    /// Restores what was accepted of a flow that ends here, after a restart of the node. Its first
+    /// block has the checksum `opened`, the next block has the number `next`, and the flow
+    /// `is_over` if its last block was accepted.
     pub fn restore_arrivals(
         &mut self,
         now: Instant,
@@ -411,23 +411,23 @@ impl Hop {
         self.arrivals.insert(flow, arrivals);
     }
 
-    /// Tells of a flow that was [refused](Hop::refuse), after the node began anew: without that its
-    /// first block, which a relay may still have, would begin it once more.
+    /// Restores that a flow was [refused](Hop::refuse), after a restart of the node. Otherwise its
+    /// first block, which a relay may still have, would open it once more.
     pub fn restore_refused(&mut self, now: Instant, flow: FlowKey, opened: u32) {
         self.arrivals.insert(flow, Arrivals { opened, ..Arrivals::refused(Refusal::Unsaid, now) });
     }
 
-    /// Gives what came whole for an application here, in the order of its flow.
+    /// Gives the next complete block for an application here; those of a flow come in order.
     pub fn poll_delivery(&mut self) -> Option<Delivery> {
         self.delivered.pop_front()
     }
 
-    /// Gives a block of ours that its destination has, or whose flow it refuses.
+    /// Gives a block of ours that its destination has accepted, or whose flow it refuses.
     pub fn poll_arrived(&mut self) -> Option<Arrived> {
         self.arrived.pop_front()
     }
 
-    /// Gives what is to be kept where it survives the node; nothing unless blocks are kept.
+    /// Gives the next instruction for the storage; there is none unless blocks are kept.
     pub fn poll_keep(&mut self) -> Option<Keep> {
         self.keep.pop_front()
     }
@@ -437,7 +437,7 @@ impl Hop {
         !(self.delivered.is_empty() && self.arrived.is_empty() && self.keep.is_empty())
     }
 
-    /// Takes an event of routing.
+    /// Handles an event of routing.
     pub fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         match event {
             DatagramUp::Received { via, payload, signal } => {
@@ -460,7 +460,7 @@ impl Hop {
         !self.messages.is_empty() || self.outlets.values().any(Outlet::has_turns)
     }
 
-    /// What it counted, and what it holds now, by name.
+    /// Its counters, and what it holds now, by name.
     pub fn counters(&self) -> BTreeMap<Name, u64> {
         let all = &self.counters;
         named([

@@ -12,24 +12,26 @@ use crate::base::{
 use crate::wire::hop::{self as wire, BlockId, Body, Header, Refusal};
 use crate::wire::udp;
 
-/// Messages that may wait to be sent; what comes then is dropped, and asked for again.
+/// Most messages that may wait to be sent; others are dropped, and asked for again.
 const MESSAGES: usize = 1_024;
 /// Turns of frames that the radio may hold.
 const TURNS_IN_RADIO: u32 = 2;
-/// How often the destination's acknowledgement is sent again to a hop that does not take it: as
+/// How often the destination's acknowledgement is sent again to a hop that does not take it: for as
 /// long as a hidden node may fill the air with bursts. A lost one costs the wait for a virtual
 /// request.
 const ARRIVED_TRIES: u8 = 16;
-/// How often the radio tries a request of a transfer before it gives it up: somebody hidden who
-/// sends a burst is not over sooner, and loses a frame to each try. It goes again a little later
-/// (`reach`). Those who wait for little are few, and have all tries of the radio.
+/// Attempts of the radio for a request of a transfer: more of them would not outlast a burst of a
+/// hidden node, which loses a frame to each attempt. The request is repeated a little later
+/// (`reach`). Requests for small blocks that somebody waits for are few, and have all attempts of
+/// the radio.
 const REQUEST_ATTEMPTS: u8 = 3;
-/// The lane of messages about blocks, and of small ones where a link has long queues, and that of
-/// frames of blocks.
+/// The lane of messages about blocks, and of small blocks where a link has long queues; and the
+/// lane of other frames of blocks.
 pub(super) const CONTROL_FLOW: FlowId = FlowId(wire::CONTROL_PORT);
 const DATA_FLOW: FlowId = FlowId(wire::DATA_PORT);
 
-/// A message that waits to be sent. Answers are made when they leave, so that they are fresh.
+/// A message that waits to be sent. Its content is made when it leaves, so that answers are up to
+/// date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     Request { block: BlockId },
@@ -41,8 +43,8 @@ pub(super) enum Message {
 }
 
 impl Message {
-    /// Whether a message says the same as another. An acknowledgement of a destination may come
-    /// around in a circle, and from several sides.
+    /// Whether two messages say the same: an acknowledgement of a destination may come back in a
+    /// loop, and from several neighbours.
     pub(super) fn says(self, other: Self) -> bool {
         let key = |message: Self| match message {
             Self::Arrived { block, shape, refusal, .. } => Some((block, shape.crc, refusal)),
@@ -51,7 +53,7 @@ impl Message {
         self == other || key(self).is_some_and(|this| key(other) == Some(this))
     }
 
-    /// The same, to be tried as often as at first.
+    /// The same message, with its tries counted anew.
     pub(super) fn anew(self) -> Self {
         match self {
             Self::Arrived { block, shape, refusal, .. } => {
@@ -62,10 +64,10 @@ impl Message {
     }
 }
 
-/// What of ours the radio has.
+/// A datagram of ours that the radio has.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InRadio {
-    /// Of a block, over this radio to this neighbour.
+    /// A frame of a block, over this radio to this neighbour.
     Frame(BlockId, RadioId, NodeId),
     Message(Message, NodeId),
 }
@@ -104,7 +106,7 @@ impl Hop {
         None
     }
 
-    /// The next datagram with a frame for a radio that has room.
+    /// The next datagram with a frame, if this radio has room for one.
     fn poll_frame(
         &mut self,
         now: Instant,
@@ -121,7 +123,7 @@ impl Hop {
         let frames = self.outlets[&radio].frames - self.away.frames(radio);
         let is_busy = frames >= most || !has_room(DATA_FLOW);
         let air = self.air_of(radio);
-        // Somebody waits for what is small: it goes past what a link has for its next slots.
+        // Small blocks, for which somebody waits, go past what a link has for its next slots.
         let is_full = match is_busy && self.below.repairs {
             true => frames >= 2 * most || !has_room(CONTROL_FLOW),
             false => is_busy || air.is_some_and(|air| self.is_burst_full(now, air)),
@@ -147,7 +149,7 @@ impl Hop {
         }
     }
 
-    /// A datagram of ours left the radio.
+    /// A datagram of ours has left the radio, or was given up.
     pub(super) fn on_out(&mut self, now: Instant, id: UnitId, outcome: PacketOutcome) {
         match self.in_radio.remove(&id) {
             Some(InRadio::Frame(block, radio, to)) => {
@@ -212,7 +214,8 @@ impl Hop {
         }
     }
 
-    /// What became of a message. One that the radio gave up is followed by one at another bit-rate.
+    /// Takes the outcome of a message. After one that the radio gave up, the next goes at the other
+    /// bit-rate: the surest one, or the radio's own again.
     fn on_message_out(&mut self, to: NodeId, outcome: PacketOutcome) {
         match outcome {
             PacketOutcome::Sent => {
@@ -231,13 +234,13 @@ impl Hop {
         self.unacknowledged.remove(&to);
     }
 
-    /// The bit-rate of the next message to a neighbour; nothing leaves it to the radio.
+    /// The bit-rate of the next message to a neighbour; `None` leaves it to the radio.
     fn message_rate(&self, to: NodeId) -> Option<Bitrate> {
         let sure = || self.sure_rate.filter(|_| self.unsure.contains(&to));
         self.config.control_mbps.map(Bitrate::from_mbps).or_else(sure)
     }
 
-    /// A message as it goes out, unless it has become pointless.
+    /// The datagram of a message, unless the message has become pointless.
     fn message(&mut self, message: Message) -> Option<Datagram> {
         let (block, to, shape, body) = match message {
             Message::Request { block } => self.request(block)?,
@@ -288,11 +291,13 @@ impl Hop {
         }
         self.counters.frames_sent += 1;
         self.on_path_frame(now, to);
-        // A small block that did not come at once goes as messages do: it opens a flow, or somebody
-        // waits for it, and there is no burst that the acknowledgements would break.
+        // A small block that did not come at once is acknowledged by the link, as messages are: it
+        // opens a flow, or somebody waits for it, and it is no burst that acknowledgements would
+        // break.
         let options = match is_late {
             true => TxOptions { access: AccessCategory::BestEffort, ..TxOptions::default() },
-            // What the link repairs is not asked for once more.
+            // Losses are repaired by the link, so its acknowledgements and attempts stay as they
+            // are.
             false if self.below.repairs => {
                 TxOptions { access: AccessCategory::Background, ..TxOptions::default() }
             }
@@ -326,14 +331,14 @@ impl Hop {
         }
     }
 
-    /// The id of a datagram that goes to the radio.
+    /// Gives an id to a datagram, and remembers it until its outcome is known.
     pub(super) fn next_id(&mut self, what: InRadio) -> UnitId {
         let id = UnitId(self.ids.next_id().0 | OURS);
         self.in_radio.insert(id, what);
         id
     }
 
-    /// How a message gets to a next hop.
+    /// How a datagram is addressed to a next hop.
     pub(super) fn destination_of(&self, to: NodeId) -> Destination {
         match self.config.next_hop {
             NextHop::Raw => Destination::NextHop(to),

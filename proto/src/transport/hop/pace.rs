@@ -1,11 +1,11 @@
-//! How much a node sends to a neighbour before it asks what came, and when it holds back.
+//! How much a node sends to a neighbour before it asks what arrived, and when it pauses.
 //!
-//! Frames of blocks are not acknowledged one by one, so that the radio never finds out that a node
-//! which it cannot hear sends at the same time: both could go on for a second, and neither would
-//! get anything through. A round of which hardly anything came is therefore followed by a pause of
-//! random length and a short round, and rounds grow again with success. Losses by chance change
-//! nothing: where up to nine of ten frames are lost, what comes is spread over the round as by lot,
-//! while bursts of a hidden sender let frames through only between two of them.
+//! Frames of blocks have no MAC acknowledgement, so the radio never notices that a hidden node
+//! sends at the same time: both could go on for a second without getting anything through. After a
+//! round of which hardly anything arrived, a node therefore pauses for a random time and sends a
+//! short round; rounds grow again with success. Random losses change nothing: even if nine of ten
+//! frames are lost, those that arrive are spread randomly over the round, while bursts of a hidden
+//! sender let frames through only between two of them.
 
 use super::bits::Bits;
 use super::block::{Block, Phase};
@@ -13,40 +13,42 @@ use super::{Hop, NextHop};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
 
-/// A round of which a smaller share came met somebody.
+/// If a smaller share of a round arrived, and not by chance, it met another sender.
 const HARDLY: f64 = 0.3;
-/// A share that bursts of a hidden sender do not let through: the time between two of them is
-/// shorter than a frame.
+/// Bursts of a hidden sender do not let this share through: the time between two of them is shorter
+/// than a frame.
 const LEAST_SHARE: f64 = 0.1;
-/// Frames that must have come to see how they are spread, and the part of the stretches that would
-/// be expected by chance.
+/// Frames that must have arrived to judge how they are spread.
 const LEAST_CAME: u32 = 4;
-/// Share of which less is much that is lost.
+/// Below this share of frames that arrive, much is lost.
 const LOSSY: f64 = 0.7;
+/// Runs of frames that must have arrived, as a part of those that random loss would leave.
 const SPREAD: f64 = 0.7;
-/// Fewer frames prove something only if none comes, several rounds in a row.
+/// A round of fewer frames proves something only if none arrives, in more than `CHANCE` rounds in a
+/// row.
 const ENOUGH: u32 = 64;
 const CHANCE: u32 = 4;
-/// Frames of the round after one that met somebody.
+/// Frames of the round after one that met another sender.
 const SHORT_ROUND: u32 = 24;
-/// By how much rounds grow with success.
+/// Factor by which rounds grow with success.
 const GROWTH: u32 = 4;
-/// The first pause is up to this long, and each further one up to twice as long.
+/// The first pause is up to this long, and each further one up to twice as long, with so many
+/// doublings, or fewer after rounds of few frames.
 const PAUSE: Duration = Duration::from_millis(10);
 const DOUBLINGS: u32 = 7;
 const FEW_DOUBLINGS: u32 = 6;
-/// How long a transfer waits of which a frame is longer than the device takes: its MTU may be set,
-/// and the next hop gives up waiting for it meanwhile.
+/// How long a transfer waits if a frame is longer than the device takes: the device's MTU may be
+/// raised, and the next hop stops waiting for the block meanwhile.
 const TOO_LONG_PAUSE: Duration = Duration::from_secs(5);
 
-/// What a node allows itself towards a neighbour.
+/// How much a node sends to a neighbour.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Frames of a round.
     round: u32,
-    /// Rounds in a row of which hardly anything came.
+    /// Rounds in a row of which hardly anything arrived.
     failed: u32,
-    /// Much is lost on the way to it, and by chance.
+    /// Whether much is lost on the way to it, by chance.
     is_lossy: bool,
 }
 
@@ -56,12 +58,12 @@ impl Default for Pace {
     }
 }
 
-/// What came of a round.
+/// Result of a round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Round {
     pub(super) sent: u32,
     pub(super) came: u32,
-    /// Stretches of frames that came, with others between them.
+    /// Runs of frames that arrived.
     stretches: u32,
 }
 
@@ -71,12 +73,12 @@ impl Round {
         Self { sent: sent.count().into(), came, stretches }
     }
 
-    /// Share of the frames that came.
+    /// Share of the frames that arrived.
     pub(super) fn share(self) -> f64 {
         f64::from(self.came) / f64::from(self.sent)
     }
 
-    /// Whether what came looks as if each frame had been lost by itself.
+    /// Whether the frames that arrived are spread as if each had been lost independently.
     pub(super) fn is_by_chance(self) -> bool {
         let share = self.share();
         let expected = f64::from(self.came) * (1.0 - share);
@@ -97,7 +99,7 @@ impl Hop {
         self.pace.get(&to).is_some_and(|pace| pace.is_lossy)
     }
 
-    /// What came of a round to a neighbour. Returns how long to hold back.
+    /// Takes the result of a round to a neighbour. Returns how long to pause.
     pub(super) fn on_round_end(&mut self, to: NodeId, round: Round) -> Duration {
         let Round { sent, came, .. } = round;
         let is_open = self.is_open(to);
@@ -132,12 +134,12 @@ impl Hop {
         Duration::from_secs_f64(longest.as_secs_f64() * self.rng.uniform())
     }
 
-    /// Puts off a transfer of which a frame is longer than the device takes. To ask the next hop
-    /// what came of it would take the air and a turn from others, for nothing.
+    /// Puts off a transfer of which a frame is longer than the device takes. A request for what
+    /// arrived would take the air and a turn from others, for nothing.
     pub(super) fn put_off(&mut self, now: Instant, id: BlockId, to: NodeId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         let Some(transfer) = &mut block.transfer else { return };
-        // Frames that were still in the radio say nothing of the way that it takes by now.
+        // This may be a frame of before the transfer took its present route.
         if matches!(transfer.phase, Phase::Asked { .. }) || transfer.via != to {
             return;
         }
@@ -155,7 +157,7 @@ impl Hop {
         transfer.cursor = 0;
     }
 
-    /// Goes on with transfers whose pause is over.
+    /// Continues transfers whose pause is over.
     pub(super) fn end_pauses(&mut self, now: Instant) {
         let is_over = |phase: Phase| matches!(phase, Phase::Paused { until } if until <= now);
         let phase = |block: &Block| block.transfer.as_ref().map(|transfer| transfer.phase);

@@ -1,5 +1,5 @@
-//! Memory first, then the disk (`hop.md` 9): the bytes of blocks that nobody sends now leave memory
-//! when others need it, and are asked for again when they are to go out.
+//! Parking: the bytes of blocks that nobody is sending leave memory when other blocks need it, and
+//! are read back from disk before they are sent (`hop.md` 9).
 
 use super::admit::Waiting;
 use super::block::{Block, End, Phase};
@@ -8,27 +8,27 @@ use super::{Hop, Keep, Whole};
 use crate::base::{Duration, Instant};
 use crate::wire::hop::BlockId;
 
-/// After this time it is tried again to get memory for a block that is to go out.
+/// How long a transfer pauses for which there is no memory.
 const NO_MEMORY_PAUSE: Duration = Duration::from_millis(200);
 
-/// So long a disk that could not keep a block is taken to be full.
+/// How long a disk counts as full after it could not store a block.
 const FULL: Duration = Duration::from_secs(10);
 
-/// Where the bytes of a whole block are.
+/// Where the bytes of a complete block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In memory, and where it is kept as well if it is safe.
+    /// In memory; if the block is safe, also in storage.
     Memory,
-    /// Only where it is kept.
+    /// Only in storage.
     Kept,
-    /// Asked for, with memory set aside.
+    /// Being read back, with memory set aside.
     Coming,
 }
 
 impl Hop {
-    /// Whether the bytes of a block may leave memory, and the lower the sooner: first those of
-    /// blocks that others have, then of those that nobody sends, then of those whose next hop says
-    /// nothing.
+    /// Whether the bytes of a block may leave memory, and how soon (the lowest rank first): first
+    /// those of blocks that the next hop has, then of those without a transfer, then of those whose
+    /// next hop does not answer.
     pub(super) fn park_rank(&self, id: &BlockId, block: &Block) -> Option<u8> {
         let is_kept = self.keeps && block.is_safe && id.flow.source != self.node;
         let is_whole = block.place == Place::Memory && block.is_complete();
@@ -43,8 +43,8 @@ impl Hop {
         }
     }
 
-    /// Has the bytes of one block leave memory, of equals that which has mattered least lately.
-    /// Returns whether there was one.
+    /// Parks one block of the lowest rank, the least recently used one. Returns whether there was
+    /// one.
     pub(super) fn park_one(&mut self) -> bool {
         let rank = |(id, block)| Some((self.park_rank(id, block)?, block.used, *id));
         let Some((.., id)) = self.blocks.iter().filter_map(rank).min() else { return false };
@@ -53,7 +53,7 @@ impl Hop {
         true
     }
 
-    /// The bytes of a block that is here leave memory, or have memory set aside again.
+    /// Frees the memory of a block's bytes, or sets memory aside for them again.
     fn move_to(&mut self, id: BlockId, place: Place) {
         let block = self.blocks.get_mut(&id).expect("the caller has looked");
         self.memory -= block.cost();
@@ -61,7 +61,7 @@ impl Hop {
         self.memory += block.cost();
     }
 
-    /// Bytes of blocks of others that are kept, or are to be.
+    /// Bytes of other nodes' blocks that are in storage, or will be.
     pub(super) fn kept_bytes(&self) -> u64 {
         let is_kept = |(id, block): &(&BlockId, &Block)| {
             id.flow.source != self.node && block.is_complete() && block.end != End::Given
@@ -70,27 +70,27 @@ impl Hop {
         self.blocks.iter().filter(is_kept).map(length).sum()
     }
 
-    /// A block that was to be kept cannot be: it is not acknowledged, and may come again.
+    /// A block could not be stored. It is not acknowledged, and may come again.
     pub fn handle_not_kept(&mut self, now: Instant, id: BlockId) {
         self.full_until = now + FULL;
         self.end_writing(id);
-        // One that the next hop or the application got in the meantime needs no keeping.
+        // Once the next hop or the application has it, it need not be stored.
         if self.blocks.get(&id).is_some_and(|block| block.is_open() && !block.is_safe) {
             self.counters.not_kept += 1;
             self.remove(id);
         }
     }
 
-    /// Whether a large block would come in vain, because the disk is full. One that the application
-    /// here is given at once is not for the disk of this machine.
+    /// Whether a large block would come in vain because the disk is full. One that the application
+    /// here is given at once need not be stored by this machine.
     pub(super) fn is_in_vain(&self, now: Instant, asks: &Waiting) -> bool {
         let arrivals = self.arrivals.get(&asks.block.flow);
         let is_next = arrivals.is_some_and(|flow| flow.next == asks.block.number);
         now < self.full_until && !asks.shape.is_small() && !is_next
     }
 
-    /// Sends frames of a block: at once if its bytes are here. If not, they are asked for, or the
-    /// transfer pauses while there is no memory for them.
+    /// Sends frames of a block. If its bytes are not in memory, they are read back first; if there
+    /// is no memory for them, the transfer pauses.
     pub(super) fn begin_sending(&mut self, now: Instant, id: BlockId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         let cost = block.shape.cost();
@@ -101,7 +101,7 @@ impl Hop {
             Place::Coming => return,
             Place::Kept => {}
         }
-        // It must not be let go to make room for itself: with a transfer it is not spare.
+        // This never drops the block itself: with a transfer it is not spare.
         if !self.make_memory(now, cost) {
             let block = self.blocks.get_mut(&id).expect("it has a transfer");
             if let Some(transfer) = &mut block.transfer {
@@ -113,8 +113,8 @@ impl Hop {
         self.keep.push_back(Keep::Get(id));
     }
 
-    /// The bytes of a block that were asked for, or that they cannot be read: then it is as if the
-    /// block had never come.
+    /// Takes the bytes of a block that were asked for; without them, or if they are wrong, the
+    /// block is dropped as if it had never come.
     pub fn handle_got(&mut self, now: Instant, id: BlockId, whole: Option<Whole>) {
         let Some(block) = self.blocks.get_mut(&id).filter(|one| one.place == Place::Coming) else {
             return;

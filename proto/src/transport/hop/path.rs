@@ -17,46 +17,49 @@ use super::pace::Round;
 use super::{Hop, Wire};
 use crate::base::{Duration, Instant, NodeId, RadioId};
 
-/// Frames after which it is decided how fast the next ones go.
+/// Frames after which the next rate is decided.
 const ENOUGH: u32 = 32;
-/// Frames of the first round trip, or of so long if that is shorter.
+/// Frames of the first round trip, or of the shortest time if the round trip is shorter.
 const FIRST: f64 = 64.0;
 const SHORTEST: Duration = Duration::from_millis(5);
-/// A round is as long as two round trips, or so long if that is longer.
+/// A round lasts two round trips, or this long if that is longer.
 const ROUND: Duration = Duration::from_millis(20);
-/// What may go at once without more: timers are no finer.
+/// Frames of this time, and at least this many, may be sent at once: timers are no finer.
 const AT_ONCE: Duration = Duration::from_millis(2);
 const LEAST_AT_ONCE: f64 = 4.0;
-/// Frames per second that are always sent, and never exceeded.
+/// Lowest and highest rate, in frames per second.
 const SLOWEST: f64 = 50.0;
 const FASTEST: f64 = 1e7;
-/// A share of what usually comes of which less is congestion, beyond so many deviations.
+/// Congestion is a share of arriving frames below this part of the usual share, by more than this
+/// many standard deviations.
 const USUAL: f64 = 0.9;
 const DEVIATIONS: f64 = 2.0;
-/// By how many deviations more has to come at a lower speed.
+/// Standard deviations by which the share has to be higher at a lower rate.
 const CLEARLY: f64 = 1.5;
-/// A queue along the path that is no congestion; half of a round trip if that is more.
+/// Queueing delay that is no congestion; half of a round trip if that is more.
 const QUEUE: Duration = Duration::from_millis(20);
-/// Growth while nothing speaks against it: little at first, and up to twice at each decision.
+/// Growth at each decision without congestion: by 5% at first, then faster, up to twice the rate. A
+/// new path begins as if after `AT_FIRST` such decisions.
 const LEAST_GROWTH: f64 = 0.05;
 const MOST_GROWTH: f64 = 2.0;
 const AT_FIRST: u32 = 10;
-/// How much less is sent than what came through at once, or where there is a queue.
+/// A lower rate, as a part of what came through; with a queue, also as a part of the rate, within
+/// these limits.
 const BELOW: f64 = 0.95;
 const BELOW_QUEUE: f64 = 0.85;
 const LEAST_FOR_QUEUE: f64 = 0.5;
-/// How often less is sent for a queue that stays: then it is that of others.
+/// How often the rate is lowered for a queue that stays: after that, the queue is that of others.
 const CUTS: u32 = 6;
 const LEAST_CUT: f64 = 0.1;
-/// A part of the rate that has to be used: else it may be too much and nobody knows.
+/// Part of the rate that has to be used before it grows: an unused rate may be too high.
 const USED: f64 = 0.5;
-/// Decisions after which it is found out anew what is lost by chance.
+/// Decisions after which the random loss is estimated anew.
 const ANEW: u32 = 24;
-/// What comes at least where anything does.
+/// Least share that is taken to arrive.
 const LEAST_SHARE: f64 = 0.01;
 
-/// How often it is found out how fast frames come, how much more than that is made room for, since
-/// the sender begins slowly, and what is left of more than that.
+/// How often the rate of arriving frames is measured, how much more than that is expected, since
+/// the sender begins slowly, and how much of a higher expectation remains each time.
 const PERIOD: Duration = Duration::from_millis(100);
 const READY: f64 = 2.0;
 const FADES: f64 = 0.9;
@@ -66,56 +69,56 @@ const FADES: f64 = 0.9;
 pub(super) struct Path {
     /// Frames per second.
     rate: f64,
-    /// When the next frame may go at that rate, and whether one waits for it.
+    /// When the next frame may be sent at that rate, and whether one waits for it.
     next: Instant,
     waits: bool,
-    /// Since when frames go at that rate, how many have gone since then, and what became of those
-    /// of whole rounds.
+    /// Since when that rate is used, the frames sent since then, and of complete rounds the frames
+    /// that were sent and that came.
     since: Instant,
     gone: u32,
     sent: u32,
     came: u32,
-    /// The longest time that a request behind them waited in a queue at least, and how long the
-    /// frames before it went.
+    /// Longest queueing delay of a request behind these frames, at least, and how long the frames
+    /// before it were being sent.
     queue: Duration,
     span: Duration,
-    /// What is usual without congestion.
+    /// Share and queueing delay that are usual without congestion.
     usual_share: f64,
     usual_queue: Duration,
-    /// Decisions in a row that found room, and those since the usual was found out.
+    /// Decisions in a row without congestion, and decisions since the usual values were reset.
     streak: u32,
     age: u32,
-    /// What was before the last decision, if that was to send less.
+    /// What was before the last decision, if that lowered the rate.
     cut: Option<Cut>,
 }
 
-/// What blocks have found out of the path to a neighbour whose device has no air of its own.
+/// What pacing has found out about the path to a neighbour whose device has no air.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PathStatus {
     /// The neighbour.
     pub node: NodeId,
-    /// Bytes of blocks a second at most, in Mb/s.
+    /// Present limit of its rate, in Mb/s of blocks.
     pub most_mbps: f64,
-    /// The share of their frames that does not come and is not taken for congestion, 0 to 1.
+    /// Share of frames that are lost without congestion, 0 to 1.
     pub loss: f64,
-    /// How long the way there and back takes at least, as far as that is known.
+    /// Round-trip time, as far as it is known.
     #[serde(rename = "round_trip_ns")]
     pub round_trip: Option<Duration>,
 }
 
-/// When a round went.
+/// The times of a round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lap {
-    /// Its first frame.
+    /// When its first frame was sent.
     pub(super) began: Instant,
-    /// When it was first and last asked what came of it. Nothing if the answer may have waited for
-    /// something else, as for a disk.
+    /// When its request was first and last sent. `None` if the answer may have waited for something
+    /// else, such as a disk.
     pub(super) asked: Option<(Instant, Instant)>,
 }
 
 impl Lap {
-    /// That of a transfer that is answered. An answer to a virtual request may be to one of the
-    /// transfer before.
+    /// The times of a transfer that is being answered. An answer to a virtual request may belong to
+    /// the transfer before.
     pub(super) fn of(transfer: &Transfer) -> Self {
         let asked = match transfer.phase {
             Phase::Asked { first, since, .. } if !transfer.is_virtual => Some((first, since)),
@@ -132,11 +135,11 @@ struct Cut {
     sent: u32,
     share: f64,
     queue: Duration,
-    /// How often less was sent since then.
+    /// How often the rate was lowered since then.
     count: u32,
 }
 
-/// Of whether a frame comes, of which this share does.
+/// Standard deviation of whether a frame comes, if this share does.
 fn deviation(share: f64) -> f64 {
     let share = share.clamp(LEAST_SHARE, 1.0 - LEAST_SHARE);
     (share * (1.0 - share)).sqrt()
@@ -166,12 +169,12 @@ impl Path {
         Duration::from_secs_f64(1.0 / self.rate)
     }
 
-    /// How far behind it may be with frames: then so many go at once.
+    /// How far sending may be behind, and then catch up at once.
     fn slack(&self) -> Duration {
         AT_ONCE.max(Duration::from_secs_f64(LEAST_AT_ONCE / self.rate))
     }
 
-    /// Whether a frame may go.
+    /// Whether a frame may be sent now.
     fn may_send(&mut self, now: Instant) -> bool {
         let may = self.next <= now;
         self.waits = !may;
@@ -183,7 +186,7 @@ impl Path {
         self.next = self.next.max(now.saturating_sub(self.slack())) + self.interval();
     }
 
-    /// What came of a round.
+    /// Takes the result of a round.
     fn on_round(&mut self, now: Instant, round: Round, lap: Lap, round_trip: Duration) {
         if lap.began < self.since || round.sent == 0 {
             return;
@@ -210,7 +213,8 @@ impl Path {
         (self.queue, self.gone) = (Duration::ZERO, 0);
     }
 
-    /// Goes back to what was before if it is no better for having sent less.
+    /// Returns to the earlier rate if the lower one improved nothing. Breaks if that settles the
+    /// decision.
     fn judge_cut(&mut self, share: f64, long: Duration) -> ControlFlow<()> {
         let Some(cut) = self.cut.take() else { return ControlFlow::Continue(()) };
         let counts = 1.0 / f64::from(self.sent) + 1.0 / f64::from(cut.sent);
@@ -229,12 +233,13 @@ impl Path {
         ControlFlow::Break(())
     }
 
-    /// How much the share of what comes may be off by chance.
+    /// How far the share may be off by chance.
     fn noise(&self) -> f64 {
         DEVIATIONS * deviation(self.usual_share) / f64::from(self.sent).sqrt()
     }
 
-    /// By how much less is sent where there is a queue: what made it in that time was too much.
+    /// Factor for the rate where there is a queue: the frames of that time were too many by what
+    /// built it up.
     fn less_for_queue(&self) -> f64 {
         let (span, queue) = (self.span.as_secs_f64(), self.queue.as_secs_f64());
         (span / (span + queue)).clamp(LEAST_FOR_QUEUE, BELOW_QUEUE)
@@ -265,10 +270,10 @@ impl Path {
     }
 }
 
-/// How fast frames come from a neighbour.
+/// Rate at which frames come from a neighbour.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inflow {
-    /// Frames per second that it is ready for.
+    /// Frames per second that this node is ready for.
     rate: f64,
     since: Instant,
     came: u32,
@@ -291,18 +296,17 @@ impl Inflow {
 }
 
 impl Hop {
-    /// Whether nobody says how fast a neighbour may be sent to.
+    /// Whether the path to a neighbour has an unknown capacity.
     pub(super) fn is_open(&self, via: NodeId) -> bool {
         self.is_open_radio(self.radio_of(via))
     }
 
-    /// The same of all that a radio reaches.
+    /// The same for all neighbours that a radio reaches.
     pub(super) fn is_open_radio(&self, radio: RadioId) -> bool {
         self.below.wires.get(&radio).is_some_and(|wire| wire.frame.is_none())
     }
 
-    /// How long a frame takes over a wire to a neighbour or from there; nothing where that is not
-    /// known yet.
+    /// Time that a frame takes over a wire to or from a neighbour; `None` if it is not known yet.
     pub(super) fn frame_time(&self, via: NodeId, wire: &Wire) -> Option<Duration> {
         let there = self.paths.get(&via).map_or(0.0, |path| path.rate);
         let here = self.inflows.get(&via).map_or(0.0, |inflow| inflow.rate);
@@ -310,7 +314,7 @@ impl Hop {
         wire.frame.or_else(|| (there + here > 0.0).then(of_path))
     }
 
-    /// The path to a neighbour to whom something is about to be sent.
+    /// The path to a neighbour, if its capacity is unknown.
     fn path(&mut self, now: Instant, via: NodeId) -> Option<&mut Path> {
         self.is_open(via).then(|| {
             let round_trip = self.answers.round_trip(via).unwrap_or(FIRST_WAIT);
@@ -318,14 +322,14 @@ impl Hop {
         })
     }
 
-    /// Frames of a round to a neighbour at most.
+    /// Most frames of a round to a neighbour.
     pub(super) fn path_frames(&mut self, now: Instant, via: NodeId) -> u32 {
         let round = ROUND.max(self.answers.round_trip(via).unwrap_or_default() * 2);
         let most = |path: &mut Path| (path.rate * round.as_secs_f64()) as u32;
         self.path(now, via).map_or(u32::MAX, |path| most(path).max(ENOUGH))
     }
 
-    /// Whether a frame may go to a neighbour now.
+    /// Whether a frame may be sent to a neighbour now.
     pub(super) fn may_go_to(&mut self, now: Instant, via: NodeId) -> bool {
         self.path(now, via).is_none_or(|path| path.may_send(now))
     }
@@ -337,14 +341,14 @@ impl Hop {
         }
     }
 
-    /// A frame goes to a neighbour.
+    /// A frame is sent to a neighbour.
     pub(super) fn on_path_frame(&mut self, now: Instant, via: NodeId) {
         if let Some(path) = self.paths.get_mut(&via) {
             path.on_frame(now);
         }
     }
 
-    /// What came of a round to a neighbour.
+    /// Takes the result of a round to a neighbour.
     pub(super) fn on_path_round(&mut self, now: Instant, via: NodeId, round: Round, lap: Lap) {
         let round_trip = self.answers.round_trip(via).unwrap_or_default();
         if let Some(path) = self.paths.get_mut(&via) {
@@ -352,7 +356,7 @@ impl Hop {
         }
     }
 
-    /// What was found out of all such paths.
+    /// What was found out about all such paths.
     pub fn path_status(&self) -> Vec<PathStatus> {
         let bits = f64::from(self.config.frame_bytes) * 8.0;
         let status = |(node, path): (&NodeId, &Path)| PathStatus {
@@ -364,12 +368,12 @@ impl Hop {
         self.paths.iter().map(status).collect()
     }
 
-    /// When the first frame that waits may go.
+    /// When the first waiting frame may be sent.
     pub(super) fn path_due(&self) -> Option<Instant> {
         self.paths.values().filter(|path| path.waits).map(|path| path.next).min()
     }
 
-    /// Nothing waits that may go by now.
+    /// Frames that may be sent by now no longer wait.
     pub(super) fn end_path_waits(&mut self, now: Instant) {
         let over = self.paths.values_mut().filter(|path| path.next <= now);
         over.for_each(|path| path.waits = false);

@@ -15,10 +15,10 @@ use crate::wire::hop::{BlockId, FlowKey};
 use super::block::SMALL_BYTES;
 use super::{Arrived, Delivery, HopConfig};
 
-/// After this time a block is closed however much is in it (`hop.md` 9).
+/// A block is closed this long after its first byte, even if it is not full (`hop.md` 9).
 const BATCH: Duration = Duration::from_millis(500);
 
-/// Which end of a flow.
+/// Which end of a flow it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Blocks begin here.
@@ -27,8 +27,8 @@ pub enum Role {
     Sink,
 }
 
-/// The end of a flow of blocks. What passes between it and the machine of its node is moved by
-/// [`crate::stack::Flows`].
+/// One end of a flow of blocks. [`crate::stack::Flows`] moves blocks between it and the machine of
+/// its node.
 #[derive(Debug)]
 pub struct HopPort {
     id: FlowId,
@@ -37,7 +37,7 @@ pub struct HopPort {
     peer: NodeId,
     block_bytes: usize,
     frame_bytes: usize,
-    /// What was written of the block that is being filled, and since when.
+    /// Bytes of the block that is being filled, and since when there have been any.
     filling: BytesMut,
     since: Option<Instant>,
     /// A block that waits for the machine to have room, and whether it is the last.
@@ -54,8 +54,7 @@ pub struct HopPort {
 }
 
 impl HopPort {
-    /// The end with the name `id`, of the flow that its source, `key.source`, gave a number;
-    /// `peer` is the node of the other end.
+    /// The end with the name `id` of the flow `key`; `peer` is the node of the other end.
     pub fn build(config: &HopConfig, id: FlowId, role: Role, key: FlowKey, peer: NodeId) -> Self {
         Self {
             id,
@@ -92,8 +91,8 @@ impl HopPort {
         self.ready.as_ref().map(|(block, _)| (self.key, block.len()))
     }
 
-    /// Gives the next block to the machine, which has room for it: its number, the node that it is
-    /// for, whether it is the last, and its frames.
+    /// Gives the next block for the machine, which has room for it: its id, its destination,
+    /// whether it is the last, and its frames.
     pub fn poll_block(&mut self) -> Option<(BlockId, NodeId, bool, Vec<Bytes>)> {
         let (block, is_last) = self.ready.take()?;
         let id = BlockId { flow: self.key, number: self.next };
@@ -104,7 +103,7 @@ impl HopPort {
         Some((id, self.peer, is_last, frames))
     }
 
-    /// Takes a block that came whole.
+    /// Takes a complete block.
     pub fn handle_delivery(&mut self, delivery: Delivery) {
         for payload in delivery.frames.into_iter().filter(|payload| !payload.is_empty()) {
             self.delivered_bytes += payload.len() as u64;
@@ -115,7 +114,7 @@ impl HopPort {
         }
     }
 
-    /// The destination has a block, or refuses the flow.
+    /// The destination has accepted a block, or refuses the flow.
     pub fn handle_arrived(&mut self, arrived: Arrived) {
         if arrived.refusal.is_some() {
             (self.ready, self.is_finished, self.is_closed) = (None, true, true);
@@ -129,7 +128,8 @@ impl HopPort {
         }
     }
 
-    /// The first block goes together with its request, so that opening costs no round trip more.
+    /// Most bytes of the block that is being filled. The first one is small, so that it is sent
+    /// together with its request, and opening the flow costs no extra round trip.
     fn limit(&self) -> usize {
         let is_first = self.next == 0 && self.ready.is_none();
         let small = SMALL_BYTES as usize - 1;
@@ -159,7 +159,7 @@ impl Layer for HopPort {
     type Above = Messages;
     type Below = Datagrams;
 
-    /// Datagrams are the machine's.
+    /// Ignores it: datagrams are for the machine.
     fn handle_rx(&mut self, _cx: &mut Cx<'_>, _event: DatagramUp) {}
 
     fn poll_rx(&mut self, _cx: &mut Cx<'_>) -> Option<MessageUp> {
@@ -195,7 +195,7 @@ impl Layer for HopPort {
 }
 
 impl Transport for HopPort {
-    /// Packets are the machine's.
+    /// Never: packets are for the machine.
     fn accepts(&self, _packet: &[u8]) -> bool {
         false
     }
@@ -219,7 +219,7 @@ impl Transport for HopPort {
     }
 }
 
-/// The number of a flow at its source: the port of its end.
+/// The key of a flow, whose number at its source is the port of that end.
 pub fn key_of(source: NodeId, socket: SocketAddrV4) -> FlowKey {
     FlowKey { source, local: socket.port().into() }
 }

@@ -12,46 +12,48 @@ use super::ways::Route;
 use crate::base::{Duration, Instant, NodeId, PacketOutcome, RadioId};
 use crate::wire::hop::BlockId;
 
-/// A neighbour counts as gone when so much speaks for it, without a word from it in between: twelve
-/// requests that the radio gave up, or of which it does not say whether they came, which is one or
-/// two seconds, or some ten. Where much is lost by chance, what was not repeated says less.
+/// A neighbour counts as gone once this much speaks for it, without a word from it in between:
+/// twelve requests that the radio gave up, or of which it does not report whether they arrived,
+/// which takes one or two seconds, or about ten. Where much is lost by chance, a request that the
+/// radio did not repeat says less.
 const GONE: u32 = 60;
 const UNANSWERED: u32 = GONE / 12;
 const UNANSWERED_LOSSY: u32 = 1;
-/// A neighbour of which the radio gave up all requests for so long, which were so far apart at
-/// most, takes nothing.
+/// A neighbour takes nothing if the radio gave up all requests to it for this long, none more than
+/// `REFUSED_APART` after the one before.
 const REFUSES: Duration = Duration::from_secs(5);
 const REFUSED_APART: Duration = Duration::from_secs(2);
-/// How long after one was given up the next goes at the earliest: by then a turn of somebody hidden
-/// is over.
+/// Least time from a request that was given up to the next one: by then, a turn of a hidden node is
+/// over.
 const GIVEN_UP_WAIT: Duration = Duration::from_millis(60);
-/// How long at most an answer is waited for, or three times as long as answers take, where the
-/// radio has not given the request up, and the neighbour has answered for the block before, or much
-/// is lost on the way to it: the request or the answer was lost behind a card, or nobody repeats.
+/// Longest wait for an answer, or three times as long as answers take, where the radio has not
+/// given the request up, and the neighbour has answered for the block before, or much is lost on
+/// the way to it. Then the request or the answer was lost behind the card's acknowledgement, or
+/// there is none.
 const DELIVERED_WAIT: Duration = Duration::from_millis(100);
-/// How often the answer of a neighbour that is asked in vain may merely be late.
+/// Up to this many tries, the answer may merely be late.
 const LATE_TRIES: u32 = 2;
-/// The share of frames of which less is little that comes, of what nobody repeats.
+/// Below this share of frames that arrive without repetition, a neighbour receives little.
 const SELDOM: f64 = 0.4;
-/// How often it is asked again so soon: it may hear somebody else by now.
+/// How often it is asked again so soon; after that it may be receiving from another node.
 const DELIVERED_TRIES: u32 = 200;
-/// Between two requests to a neighbour that is gone, however many blocks wait for it: those of a
-/// thousand files would else take most of the air.
+/// Time between two requests to a neighbour that is gone, however many blocks wait for it: those of
+/// a thousand files would otherwise take most of the air.
 const BETWEEN: Duration = Duration::from_millis(50);
-/// The same once it is there again, or another way is known: the answers need room too.
+/// The same once it is there again, or another route is known: answers need room too.
 const BETWEEN_THEN: Duration = Duration::from_millis(10);
-/// How often a neighbour that is gone is tried with what waits for it.
+/// Time between two acknowledgements that are tried again while neighbours are gone.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Acknowledgements of destinations that may wait for neighbours to come back; the oldest go.
+/// Most acknowledgements of destinations that wait for neighbours to come back; the oldest are
+/// dropped.
 const STRANDED: usize = 1_024;
 
-/// Whether a neighbour is there, and takes anything.
+/// Whether a neighbour is there, and gets our requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reach {
     /// How much speaks for its being gone.
     silence: u32,
-    /// Of requests that the radio gave up, without one that it did not in between, when it did so
-    /// first and last.
+    /// When the radio first and last gave up a request, without one in between that it did not.
     pub(super) refusing: Option<[Instant; 2]>,
 }
 
@@ -60,8 +62,8 @@ impl Reach {
         self.silence >= GONE
     }
 
-    /// The radio has given up a request. Returns whether the neighbour has taken none for long,
-    /// though it may be heard: its radio hears less than ours, or others.
+    /// The radio gave up a request. Returns whether the neighbour has got none for long although it
+    /// may be heard: its radio hears less than ours, or other senders.
     fn takes_nothing(&mut self, now: Instant) -> bool {
         let recent = self.refusing.filter(|[_, last]| now < *last + REFUSED_APART);
         let since = recent.map_or(now, |[since, _]| since);
@@ -79,13 +81,13 @@ pub(super) struct Stranded {
 }
 
 impl Hop {
-    /// Whether a neighbour has not been there for some time.
+    /// Whether a neighbour counts as gone.
     pub(super) fn is_gone(&self, node: NodeId) -> bool {
         self.reach.get(&node).is_some_and(Reach::is_gone)
     }
 
-    /// What became of a request to a neighbour. One that the radio has given up is not repeated
-    /// quickly: the radio has done so.
+    /// Takes the outcome of a request to a neighbour. One that the radio gave up is not repeated
+    /// quickly: the radio has already done so.
     pub(super) fn on_request_out(
         &mut self,
         now: Instant,
@@ -101,9 +103,10 @@ impl Hop {
         if let Some(transfer) = transfer
             && let Phase::Asked { due, tries, .. } = &mut transfer.phase
         {
-            // It costs little beside the frames of a round: where nobody repeats it, it goes again
-            // before there can be an answer over a long wire. Else one answer may be late, as the
-            // air is others'; more of them are lost behind cards.
+            // A request costs little beside the frames of a round. Where nobody repeats a lost one,
+            // the next is sent early, over a long wire before there can be an answer. Otherwise one
+            // answer may be late because others use the air; if more are missing, they were lost
+            // behind the cards' acknowledgements.
             let is_behind_card = comes_seldom && transfer.is_answered && *tries > LATE_TRIES;
             let is_lost = outcome == PacketOutcome::Sent || is_behind_card;
             let early = |mean: Duration| (mean * 3 / 2).min(FIRST_WAIT.max(mean / 2));
@@ -134,8 +137,8 @@ impl Hop {
         }
     }
 
-    /// A neighbour is there. What waited for long while it was gone is asked for soon. Returns
-    /// whether anything spoke for its being gone.
+    /// A neighbour is there. If it was gone, blocks that would wait long for it are asked for soon.
+    /// Returns whether anything spoke for its being gone.
     fn on_there(&mut self, now: Instant, node: NodeId) -> bool {
         let silence = std::mem::take(&mut self.reach.entry(node).or_default().silence);
         if silence < GONE {
@@ -153,8 +156,8 @@ impl Hop {
         true
     }
 
-    /// Routing has another way to a destination. What waits for a neighbour that is gone is asked
-    /// for there, and soon.
+    /// Routing has a route to a destination. What waits for a neighbour that is gone is soon asked
+    /// for over the new route.
     pub(super) fn on_route(&mut self, now: Instant, to: NodeId, route: Route, radio: RadioId) {
         self.learn_way(now, to, route);
         if self.radios.insert(route.via, radio) != Some(radio) {
@@ -163,8 +166,8 @@ impl Hop {
         self.ask_elsewhere(now, |shape, _, is_gone| shape.destination == to && is_gone);
     }
 
-    /// Has blocks of these shapes, which these neighbours, gone or not, are asked for, asked for
-    /// soon where their ways lead now.
+    /// Asks soon for blocks that wait for an answer and whose route has another next hop by now, if
+    /// `is_one` says so, given their shape, their old next hop, and whether that is gone.
     pub(super) fn ask_elsewhere(
         &mut self,
         now: Instant,
@@ -185,8 +188,7 @@ impl Hop {
         }
     }
 
-    /// Has a block that is asked for wait for its turn, where its next hop is gone and many wait
-    /// for that.
+    /// Makes a request wait for its turn if its next hop is gone and many blocks wait for it.
     pub(super) fn ask_by_turns(&mut self, now: Instant, id: BlockId, via: NodeId) {
         if !self.is_gone(via) {
             return;
@@ -202,7 +204,7 @@ impl Hop {
         }
     }
 
-    /// Blocks for which a neighbour is asked.
+    /// Number of blocks that a neighbour is being asked for.
     fn asked_of(&self, node: NodeId) -> u64 {
         let transfers = self.blocks.values().filter_map(|block| block.transfer.as_ref());
         let is_asked = |transfer: &&Transfer| {
@@ -211,7 +213,7 @@ impl Hop {
         transfers.filter(is_asked).count() as u64
     }
 
-    /// A neighbour has said something: what waits for it goes out.
+    /// A neighbour has sent something: acknowledgements that wait for it are sent.
     pub(super) fn on_heard(&mut self, now: Instant, node: NodeId) {
         if self.on_there(now, node) {
             let waiting = std::mem::take(&mut self.stranded.messages);
@@ -241,12 +243,12 @@ impl Hop {
         self.stranded.due.get_or_insert(now + AGAIN);
     }
 
-    /// When one of them is tried again.
+    /// When a stranded acknowledgement is tried again.
     pub(super) fn stranded_due(&self) -> Option<Instant> {
         self.stranded.due
     }
 
-    /// Tries the first of them again.
+    /// Tries the first stranded acknowledgement again.
     pub(super) fn try_stranded(&mut self, now: Instant) {
         if self.stranded.due.is_some_and(|due| due <= now) {
             let first = self.stranded.messages.pop_front();

@@ -15,29 +15,29 @@ use crate::base::{Dbm, Duration, Instant, NodeId};
 use crate::wire::hop::{self as wire, BlockId, Body, FlowKey, Header, Refusal};
 use crate::wire::udp;
 
-/// What a radio hears of nothing, for signals over noise in decibels.
+/// Noise floor, to compute signal over noise.
 const NOISE_DBM: f64 = -95.0;
-/// Flows that end here and are remembered.
+/// Most flows that end here and are remembered.
 const FLOWS: usize = 1_024;
-/// Those of one source that are not over at most, so that it leaves some to others.
+/// Most flows of one source that are not over, so that it leaves some to others.
 const OF_ONE: usize = FLOWS / 2;
-/// A flow that was silent for so long gives way to others, although more of it may come.
+/// A flow that was silent for this long gives way to others, although more of it may come.
 const FORSAKEN: Duration = Duration::from_secs(24 * 3_600);
-/// Blocks that passed here and are over which are remembered.
+/// Most blocks that passed here and are over which are remembered.
 const REMEMBERED: usize = 1_024;
 
 /// A flow that ends here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrivals {
-    /// Checksum of its first block, which tells it from others with its number.
+    /// Checksum of its first block, which distinguishes the flow from others with the same number.
     pub(super) opened: u32,
     /// The number of the next block for the application.
     pub(super) next: u32,
-    /// Those before this one were accepted; all, if the flow is refused.
+    /// Blocks before this number were accepted; all, if the flow is refused.
     pub(super) accepted: u32,
     /// Why the flow is refused, if it is.
     pub(super) refusal: Option<Refusal>,
-    /// Whether its last block was accepted: such a flow is forgotten before others.
+    /// Whether its last block was accepted, or the flow is refused: such flows are forgotten first.
     pub(super) is_over: bool,
     pub(super) used: Instant,
 }
@@ -55,11 +55,11 @@ impl Arrivals {
 }
 
 /// Blocks that passed here and are over: the destination has them, or refuses their flow. A node
-/// that has not heard of it, because it was away or on another way, may still offer them.
+/// that has not heard of that, because it was away or on another route, may still offer them.
 #[derive(Debug, Default)]
 pub(super) struct Over {
     blocks: BTreeMap<BlockId, Past>,
-    /// All of them and some that were forgotten, the oldest first.
+    /// All of them, the oldest first, and some that were forgotten.
     order: VecDeque<BlockId>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Over {
 struct Past {
     crc: u32,
     refusal: Option<Refusal>,
-    /// Whether somebody has offered it since, as new.
+    /// Whether somebody has offered it as new since then.
     is_offered: bool,
 }
 
@@ -93,8 +93,8 @@ impl Over {
         }
     }
 
-    /// Why its flow is refused, if it is, of a block that nobody has offered since it was over:
-    /// what else is asked of it is only what became of it.
+    /// The destination's reply about a block that nobody has offered since it was over:
+    /// `Some(None)` if it was accepted.
     pub(super) fn became(&self, id: BlockId) -> Option<Option<Refusal>> {
         self.blocks.get(&id).filter(|past| !past.is_offered).map(|past| past.refusal)
     }
@@ -109,7 +109,7 @@ impl Over {
 }
 
 impl Hop {
-    /// An IP packet with a message.
+    /// Handles an IP packet with a message.
     pub(super) fn on_packet(
         &mut self,
         now: Instant,
@@ -216,8 +216,8 @@ impl Hop {
         self.admit_next(now);
     }
 
-    /// Has a whole block kept: one that goes on, or that waits for others of its flow. If it were
-    /// not acknowledged until they are here, it would stand in their way.
+    /// Stores a complete block that is to be passed on, or that waits for earlier blocks of its
+    /// flow: without an acknowledgement it would hold those up.
     fn keep(&mut self, id: BlockId) {
         let Some(block) = self.blocks.get_mut(&id).filter(|block| block.is_open()) else { return };
         block.is_safe = !self.keeps;
@@ -228,11 +228,11 @@ impl Hop {
         }
     }
 
-    /// A block that was to be kept is safe.
+    /// A block was stored, and is safe.
     pub fn handle_kept(&mut self, id: BlockId) {
         self.end_writing(id);
         let Some(block) = self.blocks.get_mut(&id).filter(|block| block.is_complete()) else {
-            // It was let go in the meantime.
+            // It was dropped in the meantime.
             self.keep.push_back(Keep::Drop(id));
             return;
         };
@@ -243,7 +243,7 @@ impl Hop {
         }
     }
 
-    /// Gives the application what is whole and next in its flow.
+    /// Gives the application the complete blocks that are next in the flow.
     pub(super) fn deliver(&mut self, flow: FlowKey) {
         let Some(arrivals) = self.arrivals.get_mut(&flow) else { return };
         loop {
@@ -260,7 +260,7 @@ impl Hop {
         }
     }
 
-    /// The application has a block that it was given, and those of the flow before it.
+    /// The application accepts a block that it was given, and with it all before it in the flow.
     pub fn accept(&mut self, now: Instant, id: BlockId) {
         let is_given = |block: &Block| block.end == End::Given;
         let Some(flow) = self.arrivals.get_mut(&id.flow) else { return };
@@ -271,7 +271,7 @@ impl Hop {
         self.settle_given(now, id, None);
     }
 
-    /// The application does not take the flow of a block that it was given, from that one on.
+    /// The application refuses the flow of a block that it was given, from that block on.
     pub fn refuse(&mut self, now: Instant, id: BlockId, why: Refusal) {
         if let Some(flow) = self.arrivals.get_mut(&id.flow) {
             *flow = Arrivals { opened: flow.opened, ..Arrivals::refused(why, now) };
@@ -293,9 +293,9 @@ impl Hop {
         self.admit_next(now);
     }
 
-    /// Whether another flow of a source may end here. If there are too many, of all or of this
-    /// source, the one that was silent for longest is forgotten, of those that are over or
-    /// forsaken: others are not driven out by new ones.
+    /// Whether another flow of a source may end here. If there are too many in all, or of this
+    /// source, one that is over is forgotten, or else one that is forsaken; of several, the one
+    /// that was silent for longest. New flows do not drive out others.
     pub(super) fn make_room_for_flow(&mut self, now: Instant, source: NodeId) -> bool {
         let is_own = |key: &FlowKey, flow: &Arrivals| key.source == source && !flow.is_over;
         let own = self.arrivals.iter().filter(|(key, flow)| is_own(key, flow)).count();
@@ -315,7 +315,7 @@ impl Hop {
         oldest.is_some()
     }
 
-    /// The destination has a block, or refuses its flow.
+    /// The destination has accepted a block, or refuses its flow.
     fn on_arrived(&mut self, now: Instant, id: BlockId, shape: Shape, refusal: Option<Refusal>) {
         let is_ours = id.flow.source == self.node;
         let Some(block) = self.blocks.get(&id) else {
@@ -324,15 +324,16 @@ impl Hop {
                 self.pass_back(id, shape, refusal);
             };
         };
-        // Only those know the checksum who had the block. One that nobody was given has not come.
+        // Only nodes that had the block know its checksum. A block of ours that was never offered
+        // cannot have arrived.
         if block.shape.crc != shape.crc || (is_ours && !block.was_sent()) {
             self.counters.contradictions += 1;
             return;
         }
         let (bytes, end, destination) = (block.shape.length, block.end, block.shape.destination);
         if let Some(transfer) = block.transfer.as_ref().filter(|_| refusal.is_none()) {
-            // So all that was sent of it has come. A destination that is the next hop says it thus,
-            // in the place of an answer.
+            // So all frames that were sent have come. A destination that is the next hop says so in
+            // this way, in place of an answer.
             let round = Round::of(&transfer.sent, &transfer.sent);
             let (via, lap) = (transfer.via, Lap { began: transfer.began, asked: None });
             self.on_path_round(now, via, round, lap);
@@ -358,16 +359,17 @@ impl Hop {
         self.admit_next(now);
     }
 
-    /// The destination takes a flow that begins here, or refuses it.
+    /// The destination takes a flow that begins here, or refuses it: its blocks are no longer
+    /// early.
     fn settle_early(&mut self, flow: FlowKey) {
         let first = BlockId { flow, number: 0 };
         let last = BlockId { flow, number: u32::MAX };
         self.blocks.range_mut(first..=last).for_each(|(_, block)| block.shape.is_early = false);
     }
 
-    /// The destination has accepted a block that begins here, and so all of its flow before it:
-    /// their acknowledgements were lost, or are still on the way. If each had to be asked for, a
-    /// path that loses some of them would be slowed down by its own waits.
+    /// The destination has accepted a block that begins here, and so all earlier ones of its flow,
+    /// whose acknowledgements were lost or are still on the way. If each had to be asked for, these
+    /// waits would slow down a path that loses some of them.
     fn before_have_arrived(&mut self, id: BlockId) {
         let before = self.of_flow(id.flow).take_while(|(other, _)| **other < id);
         let sent: Vec<BlockId> =
@@ -389,8 +391,8 @@ impl Hop {
         self.queue(Message::Arrived { block: id, shape, refusal, tries: 0 });
     }
 
-    /// The bits of an answer: what is there of a block now; nothing if that is no longer known, or
-    /// must not be said yet.
+    /// The bits of an answer: which frames of a block are here now. `None` if that is no longer
+    /// known, or must not be said yet.
     pub(super) fn bits_of(&self, id: BlockId, shape: Shape) -> Option<Bytes> {
         let is_past =
             |flow: FlowKey| self.arrivals.get(&flow).is_some_and(|flow| id.number < flow.accepted);
@@ -405,7 +407,7 @@ impl Hop {
     }
 }
 
-/// What a message says of its block, as this node would pass it on.
+/// The shape of a message's block, as this node would pass it on.
 fn shape_of(header: &Header, length: u32, crc: u32) -> Shape {
     Shape {
         destination: header.destination,

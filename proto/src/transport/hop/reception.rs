@@ -1,4 +1,4 @@
-//! The one neighbour whose blocks a node takes at a time, of those that share an air.
+//! Receptions: of neighbours that share an air, a node takes large blocks from one at a time.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +8,31 @@ use super::out::Message;
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
 
-/// How long a node waits for a neighbour whose block it takes, and which is silent.
+/// How long a node waits for a neighbour that falls silent in the midst of a block.
 const HOLD: Duration = Duration::from_millis(500);
-/// How long it waits, where others wait too, for what a neighbour of which it has just taken a
-/// block asks next: the turn of somebody else on air, and an answer.
+/// How long it waits, while others wait too, for the next request of a neighbour whose block is
+/// complete: the turn of another sender on air, and an answer.
 const NEXT: Duration = Duration::from_millis(20);
-/// Part of the memory that blocks have which come at once over a link with a schedule.
+/// Over a link with a schedule, blocks that come at the same time may take this part of the memory.
 const TURNS_PART: u64 = 4;
 
-/// The one neighbour whose blocks a node takes at a time, of those that share an air.
+/// The neighbour from which a node takes large blocks over one air.
 #[derive(Clone, Debug)]
 pub(super) struct Reception {
     pub(super) via: NodeId,
-    /// Those under way. Without any the neighbour is about to ask for its next one, so that it has
-    /// part in the choice: it could not ask before.
+    /// Blocks under way. If there is none, the neighbour has a moment to ask for its next block, so
+    /// that it takes part in the choice: it could not ask before.
     blocks: BTreeMap<BlockId, Answered>,
     heard: Instant,
 }
 
-/// Answers for a block that is under way which have left, and which nobody repeats.
+/// Answers for a block under way that the link does not acknowledge, so that nobody repeats a lost
+/// one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Answered {
-    /// When the first one has, if nothing of the block had come before.
+    /// When the first answer left, if nothing of the block had come before.
     first: Option<Instant>,
-    /// When and what is answered again.
+    /// When an answer is repeated, and which.
     again: Option<(Instant, Message)>,
 }
 
@@ -55,14 +56,14 @@ impl Reception {
         self.blocks.entry(block).or_default().again = None;
     }
 
-    /// A frame of a block has come. Returns how long after the first answer for it.
+    /// A frame of a block has come. Returns the time since the first answer for it.
     pub(super) fn on_frame(&mut self, now: Instant, block: BlockId) -> Option<Duration> {
         self.heard = now;
         let answered = self.blocks.insert(block, Answered::default());
         Some(now.since(answered?.first?))
     }
 
-    /// When the neighbour has been silent for too long.
+    /// When the neighbour will have been silent for too long.
     pub(super) fn deadline(&self) -> Instant {
         self.heard + if self.blocks.is_empty() { NEXT } else { HOLD }
     }
@@ -75,8 +76,8 @@ impl Reception {
 }
 
 impl Hop {
-    /// Whether a neighbour may send another block beside the one that is taken of it: nobody else
-    /// waits.
+    /// Whether a neighbour may send another block beside those that it is sending: no other
+    /// neighbour of its air waits, and it has no more in flight than usual.
     pub(super) fn may_join(&self, reception: &Reception, asks: &Waiting) -> bool {
         let air = self.air(asks.via);
         let is_no_rival = |other: &Waiting| other.via == asks.via || self.air(other.via) != air;
@@ -85,14 +86,14 @@ impl Hop {
         reception.via == asks.via && count > 0 && has_place && self.waiting.iter().all(is_no_rival)
     }
 
-    /// Whether blocks of several neighbours may come at once: each has its turn on air, and what
-    /// has come of all of them leaves room for others.
+    /// Whether blocks of several neighbours may come at the same time: a schedule gives each its
+    /// turn on air, and together the blocks leave memory for others.
     pub(super) fn has_turns_for(&self, reception: &Reception, asks: &Waiting) -> bool {
         let of_all = asks.shape.cost() * (reception.blocks.len() as u64 + 1);
         self.below.has_schedule && of_all <= self.config.memory_bytes / TURNS_PART
     }
 
-    /// A block is whole, or was let go.
+    /// A block is complete, or was dropped.
     pub(super) fn end_reception(&mut self, id: BlockId) {
         let waited = self.waited();
         self.receptions.retain(|air, reception| {
@@ -101,14 +102,15 @@ impl Hop {
         });
     }
 
-    /// An answer has left, and nobody repeats it if it is lost. Its neighbour asks again, but may
-    /// have learned to ask seldom while it was not answered.
+    /// An answer was sent that the link does not acknowledge, so nobody repeats it if it is lost.
+    /// The neighbour asks again, but may have learned to ask seldom while it was not answered.
     pub(super) fn on_answer_out(&mut self, now: Instant, answer: Message, to: NodeId) {
         let Message::Answer { block, .. } = answer else { return };
         let due = now + self.answers.wait(to);
         let taken = self.receptions.values_mut().filter(|one| one.via == to);
         if let Some(answered) = taken.filter_map(|one| one.blocks.get_mut(&block)).next() {
-            // Later ones may go out while frames come for an earlier one.
+            // Only before the first frame: later answers may leave while frames come for an earlier
+            // one.
             if self.blocks.get(&block).is_some_and(|block| block.have.count() == 0) {
                 answered.first.get_or_insert(now);
             }
@@ -116,8 +118,8 @@ impl Hop {
         }
     }
 
-    /// Answers again those of whom nothing has come, and hears others in the place of those who
-    /// have been silent for too long.
+    /// Repeats answers to which nothing has come, and takes others in place of neighbours that have
+    /// been silent for too long.
     pub(super) fn watch_receptions(&mut self, now: Instant) {
         let before = self.receptions.len();
         self.receptions.retain(|_, reception| reception.deadline() > now);

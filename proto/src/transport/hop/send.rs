@@ -12,56 +12,57 @@ use super::{Hop, NextHop};
 use crate::base::{Duration, Instant, NodeId, RadioId};
 use crate::wire::hop::{BlockId, Body, FlowKey};
 
-/// The least time after which a neighbour is asked again.
+/// Shortest time after which a neighbour is asked again.
 pub(super) const LEAST_WAIT: Duration = Duration::from_millis(6);
-/// The longest time between two requests for one block (500 ms in `hop.md` 3).
+/// Longest time between two requests for one block (500 ms in `hop.md` 3).
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(1_500);
-/// How often a neighbour that has answered for a block is asked again before the wait grows.
+/// How often a neighbour that has answered for a block is asked before the wait grows.
 pub(super) const QUICK_TRIES: u32 = 6;
-/// The same of one that has not, and may withhold its answer.
+/// The same for one that has not, and may withhold its answer.
 pub(super) const FIRST_TRIES: u32 = 3;
-/// The same where somebody waits for little: for a second at least.
+/// The same for urgent blocks: it lasts a second at least.
 const URGENT_TRIES: u32 = 20;
-/// How often a block waits for an answer of which no frame is lost: before the first and behind the
-/// last.
+/// Answers that a block has to wait for if no frame is lost: one before the first frame and one
+/// after the last.
 const LEAST_WAITS: u16 = 2;
-/// The most that counts.
+/// Most such answers that count.
 const MOST_WAITS: u16 = 16;
 /// Weight of a round in the moving averages of a neighbour.
 const ROUND_WEIGHT: f64 = 0.25;
 
 impl Hop {
-    /// Tells it which air each neighbour is reached over. Of those that share one, large blocks
-    /// come from one at a time, and part of a block goes on only to one that does not share the air
-    /// that the rest comes over.
+    /// Tells it over which air each neighbour is reached. Of neighbours that share an air, large
+    /// blocks are taken from one at a time. By default, an incomplete block is passed on only to a
+    /// neighbour that does not share the air that the rest comes over.
     pub fn set_airs(&mut self, airs: BTreeMap<NodeId, usize>) {
         self.airs = airs;
     }
 
-    /// The air that a neighbour is reached over. Those of which it is not known share one.
+    /// The air over which a neighbour is reached. All neighbours for which it is unknown count as
+    /// one air.
     pub(super) fn air(&self, neighbour: NodeId) -> Option<usize> {
         self.airs.get(&neighbour).copied()
     }
 
-    /// The air that a radio sends on, if it is not a wire.
+    /// The air that a radio sends on; `None` for a wire.
     pub(super) fn air_of(&self, radio: RadioId) -> Option<usize> {
         self.below.airs.get(&radio).copied()
     }
 
-    /// Starts to pass on the next block of a flow, if it is time to.
+    /// Starts the transfer of the next block of a flow, if it is time to.
     pub(super) fn forward(&mut self, now: Instant, flow: FlowKey) {
         let own = self.node;
         let (mut next, mut under_way) = (None, 0);
         for (id, block) in self.open_of(flow) {
-            // What its sender has left stands in nobody's way.
+            // An incomplete block whose sender fell silent holds up no other.
             let is_silent = !block.is_complete() && block.used + SILENT <= now;
             if block.shape.destination == own || is_silent {
                 continue;
             }
             if let Some(transfer) = &block.transfer {
                 under_way += 1;
-                // A relay that does not take this one takes none behind it either. Once it
-                // answers, the next may fill the waiting for answers, unless that is long.
+                // A relay that does not answer for this block takes none behind it either, so the
+                // next one waits for that answer, unless answers take long.
                 let is_new = transfer.round == 1 && matches!(transfer.phase, Phase::Asked { .. });
                 let is_withheld = is_new
                     && transfer.via != block.shape.destination
@@ -81,8 +82,9 @@ impl Hop {
         }
     }
 
-    /// Blocks of a flow that are on their way from and to these neighbours beside the one that goes
-    /// on: what fills the waiting for answers, and one that comes over another air than that goes.
+    /// How many blocks of a flow may be under way from and to these neighbours beside the one that
+    /// is passed on: as many as fill the waits for answers, and at least one if the two neighbours
+    /// are on different airs.
     pub(super) fn beside(&self, from: Option<NodeId>, to: Option<NodeId>) -> u32 {
         let frames = |via: NodeId| {
             self.in_wait(via) * self.waits.get(&via).copied().unwrap_or(LEAST_WAITS.into())
@@ -92,8 +94,8 @@ impl Hop {
         blocks.max(is_apart.into())
     }
 
-    /// Frames of blocks that the radio to a neighbour carries while an answer is waited for; none
-    /// where it contends with others for that time.
+    /// Frames of blocks that the radio to a neighbour carries during one wait for an answer; 0
+    /// where it contends with others for the air.
     fn in_wait(&self, via: NodeId) -> f64 {
         let radio = self.radio_of(via);
         let in_cycle = self.below.in_cycle.get(&radio).map(|frames| f64::from(*frames));
@@ -106,9 +108,9 @@ impl Hop {
         in_cycle.or_else(on_wire).unwrap_or_default()
     }
 
-    /// A block that went to or came from a neighbour is there, in this round.
+    /// A block to or from a neighbour is complete, in this round.
     pub(super) fn on_whole(&mut self, neighbour: NodeId, shape: &Shape, round: u16) {
-        // The frames of a small one wait for nothing.
+        // Small blocks do not wait for answers.
         if !shape.is_small() {
             let mean = self.waits.entry(neighbour).or_insert(LEAST_WAITS.into());
             let waits = f64::from(round.clamp(LEAST_WAITS, MOST_WAITS));
@@ -116,7 +118,7 @@ impl Hop {
         }
     }
 
-    /// A block that goes to or comes from a neighbour needs another round: others need as many.
+    /// A block to or from a neighbour needs another round: others will need as many.
     pub(super) fn on_another_round(&mut self, neighbour: NodeId, shape: &Shape, round: u16) {
         if !shape.is_small() {
             let mean = self.waits.entry(neighbour).or_insert(LEAST_WAITS.into());
@@ -124,18 +126,18 @@ impl Hop {
         }
     }
 
-    /// H and L of a flow with so many beside the one that goes on.
+    /// H and L of a flow that has so many blocks beside the one that is passed on.
     pub(super) fn high_low(&self, beside: u32) -> [u32; 2] {
         [self.config.high_blocks, self.config.low_blocks].map(|at| at.saturating_add(beside))
     }
 
-    /// Blocks of a flow that are sent to a neighbour at a time.
+    /// Blocks of a flow that are sent to a neighbour at the same time.
     pub(super) fn in_flight(&self, via: NodeId) -> u32 {
         self.config.in_flight.unwrap_or_else(|| 1 + self.beside(None, Some(via)).max(1))
     }
 
-    /// Whether a block may go on while the rest of it comes: relays that send and receive at once
-    /// on one air collide with nodes that they cannot hear.
+    /// Whether an incomplete block may be passed on while the rest of it comes: a relay that sends
+    /// and receives at once on one air collides with nodes that it cannot hear.
     fn may_go_in_part(&self, id: BlockId, block: &Block) -> bool {
         let is_apart = || {
             let from = self.receptions.values().find(|reception| reception.has(id))?.via;
@@ -147,13 +149,13 @@ impl Hop {
         has_turn && self.config.pipeline.unwrap_or_else(is_taken_apart)
     }
 
-    /// The same for all flows.
+    /// Starts the next transfer of every flow.
     pub(super) fn forward_all(&mut self, now: Instant) {
         let flows: BTreeSet<FlowKey> = self.blocks.keys().map(|id| id.flow).collect();
         flows.into_iter().for_each(|flow| self.forward(now, flow));
     }
 
-    /// Offers a block to the next hop; nothing where no route was ever known.
+    /// Offers a block to the next hop; does nothing if no route was ever known.
     pub(super) fn begin_transfer(&mut self, now: Instant, id: BlockId, is_virtual: bool) {
         let Some(shape) = self.blocks.get(&id).map(|block| block.shape) else { return };
         let Some(via) = self.take_way(now, shape.destination) else { return };
@@ -185,7 +187,7 @@ impl Hop {
         }
     }
 
-    /// Asks the next hop what it has.
+    /// Asks the next hop which frames it has.
     pub(super) fn ask(&mut self, now: Instant, id: BlockId) {
         let Some(block) = self.blocks.get(&id).filter(|block| block.transfer.is_some()) else {
             return;
@@ -194,21 +196,22 @@ impl Hop {
         let block = self.blocks.get_mut(&id).expect("it was there");
         let transfer = block.transfer.as_mut().expect("it was there");
         let is_heard = !matches!(transfer.phase, Phase::Asked { tries, .. } if tries > QUICK_TRIES);
-        // The way may be another by now.
+        // The route may have changed.
         if self.config.next_hop == NextHop::Raw || !is_heard {
             transfer.go_over(way.unwrap_or(transfer.via));
         }
         let (first, tries) = match transfer.phase {
             Phase::Asked { first, tries, .. } => (first, tries + 1),
             Phase::Sending | Phase::Paused { .. } => {
-                // Nobody answers the first request of a small block: frames follow it.
+                // The first request of a small block is not answered: frames follow it.
                 let is_small = block.shape.is_small();
                 transfer.round = transfer.round.max(if is_small { 2 } else { 1 });
                 (now, 1)
             }
         };
         let usual = self.answers.wait(transfer.via);
-        // Whoever has answered once withholds nothing: silence is a loss then.
+        // A neighbour that has answered for the block withholds nothing for it: silence is a loss
+        // then.
         let quick = match transfer.round {
             _ if block.shape.is_urgent(id.number) => URGENT_TRIES,
             1 => FIRST_TRIES,
@@ -222,7 +225,7 @@ impl Hop {
         self.queue(Message::Request { block: id });
     }
 
-    /// Asks again, unless the rest of the block does not come.
+    /// Asks again, unless the rest of the block no longer comes.
     pub(super) fn ask_again(&mut self, now: Instant, id: BlockId) {
         let block = self.blocks.get_mut(&id).expect("the caller has looked");
         if !block.is_complete() && block.used + SILENT <= now {
@@ -244,7 +247,7 @@ impl Hop {
         Some((id, transfer.via, shape, Body::Request { round, is_virtual, length, crc }))
     }
 
-    /// The next hop told what it has.
+    /// The next hop told which frames it has.
     pub(super) fn on_answer(
         &mut self,
         now: Instant,
@@ -265,7 +268,7 @@ impl Hop {
         if transfer.via != via || transfer.round != round {
             return;
         }
-        // It has what nobody here could have sent: only a copy from elsewhere is complete.
+        // It has frames that were never here: another node has sent it the whole block.
         if theirs.is_full() && !block.have.is_full() {
             return;
         }
@@ -291,7 +294,7 @@ impl Hop {
             if !transfer.is_virtual {
                 self.on_whole(via, &shape, waits);
             }
-            // That it is safe may have been said later than it came.
+            // The answer may have waited until the block was safe there.
             self.on_path_round(now, via, round, Lap { asked: None, ..lap });
             self.on_round_end(via, round);
             return self.on_passed_on(now, id);
@@ -306,8 +309,7 @@ impl Hop {
         self.begin_round(now, id, via, pause);
     }
 
-    /// Goes on with a block of which the next hop has told what is missing, after a pause if there
-    /// is to be one.
+    /// Sends the frames that the next hop is missing, after a pause if there is to be one.
     fn begin_round(&mut self, now: Instant, id: BlockId, via: NodeId, pause: Duration) {
         let is_paused = pause > Duration::ZERO;
         let most = self.round_frames(via).min(self.path_frames(now, via));
@@ -345,11 +347,11 @@ impl Hop {
             self.begin_transfer(now, id, true);
         }
         self.forward(now, id.flow);
-        // The brake may be off.
+        // The flow may no longer be braked.
         self.admit_next(now);
     }
 
-    /// New frames are here: those of a block that is being passed on go out too.
+    /// New frames are here: they are sent too if the block is being passed on.
     pub(super) fn on_more(&mut self, now: Instant, id: BlockId) {
         let Some(block) = self.blocks.get(&id) else { return };
         let turn = u32::from(self.config.turn_frames);
@@ -362,7 +364,7 @@ impl Hop {
         self.on_round(now, id);
     }
 
-    /// A frame of a block is out of the radio.
+    /// A frame of a block has left the radio.
     pub(super) fn on_frame_out(&mut self, now: Instant, id: BlockId) {
         let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
         if let Some(transfer) = transfer {
@@ -371,7 +373,7 @@ impl Hop {
         self.on_round(now, id);
     }
 
-    /// Asks again once all that there is was sent and is out of the radio.
+    /// Ends the round once all frames that are here were sent and have left the radio.
     pub(super) fn on_round(&mut self, now: Instant, id: BlockId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         let is_idle =
@@ -386,7 +388,7 @@ impl Hop {
         }
     }
 
-    /// Asks what is missing of what was sent.
+    /// Asks which of the frames that were sent are missing.
     pub(super) fn end_round(&mut self, now: Instant, id: BlockId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         if let Some(transfer) = &mut block.transfer {

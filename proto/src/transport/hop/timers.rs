@@ -29,7 +29,8 @@ impl Hop {
         sooner(others, self.away.poll_timeout())
     }
 
-    /// Asks again what was not answered, and goes on without those that fell silent.
+    /// Does all that is due: repeats requests, ends pauses and gaps, drops old blocks, and goes on
+    /// without neighbours that fell silent.
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let is_due = |block: &Block| match block.transfer.as_ref().map(|transfer| transfer.phase) {
@@ -47,7 +48,7 @@ impl Hop {
         self.try_stranded(now);
         self.expire(now);
         self.watch_receptions(now);
-        // What else was done may let it ask for others.
+        // The steps before may have made it possible to ask for others.
         self.ask_for_arrivals(now);
     }
 }

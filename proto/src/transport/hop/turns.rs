@@ -1,5 +1,5 @@
-//! Whose frame goes next (`hop.md` 8): blocks take turns, on each radio by itself. What goes over
-//! one that is slow holds nothing up that goes over another.
+//! Whose frame is sent next (`hop.md` 8): blocks take turns on each radio separately, so that a
+//! slow radio does not hold up another.
 
 use std::collections::VecDeque;
 
@@ -9,15 +9,15 @@ use super::{Hop, Schedule};
 use crate::base::{Instant, NodeId, RadioId};
 use crate::wire::hop::BlockId;
 
-/// The least delivery that a share of the turns is computed from.
+/// Least share of delivered frames that turns are computed from.
 const LEAST_DELIVERY: f64 = 0.05;
 
-/// What goes over one radio.
+/// What is sent over one radio.
 #[derive(Debug, Default)]
 pub(super) struct Outlet {
-    /// Blocks with frames to send, the one whose turn it is first.
+    /// Blocks with frames to send; the first has its turn.
     turns: VecDeque<BlockId>,
-    /// Frames that were sent of the turn.
+    /// Frames that were sent in this turn.
     turn_used: u16,
     /// Frames that the radio has.
     pub(super) frames: u32,
@@ -29,7 +29,7 @@ impl Outlet {
         self.turn_used = 0;
     }
 
-    /// Whether a block has frames for it.
+    /// Whether a block has frames for this radio.
     pub(super) fn has_turns(&self) -> bool {
         !self.turns.is_empty()
     }
@@ -41,7 +41,7 @@ impl Hop {
         self.radios.get(&via).copied().unwrap_or_default()
     }
 
-    /// The next hop of a block that is on its way there.
+    /// The next hop of a block that is being transferred.
     fn via_of(&self, id: &BlockId) -> Option<NodeId> {
         Some(self.blocks.get(id)?.transfer.as_ref()?.via)
     }
@@ -57,8 +57,8 @@ impl Hop {
         self.outlets.get(&radio)?.turns.iter().find_map(|id| self.via_of(id))
     }
 
-    /// A block has frames to send from now on. It may have had before it was put off: nobody has
-    /// two turns a round.
+    /// A block has frames to send from now on. If it already waits for a turn since before a pause,
+    /// it gets no second one.
     pub(super) fn give_turn(&mut self, id: BlockId) {
         let Some(via) = self.via_of(&id) else { return };
         let outlet = self.outlets.entry(self.radio_of(via)).or_default();
@@ -67,14 +67,14 @@ impl Hop {
         }
     }
 
-    /// How often a block is among those that wait for a turn.
+    /// How many turns a block waits for.
     #[cfg(test)]
     pub(super) fn turns_of(&self, id: BlockId) -> usize {
         let all = self.outlets.values().flat_map(|outlet| &outlet.turns);
         all.filter(|turn| **turn == id).count()
     }
 
-    /// Another radio reaches a neighbour from now on.
+    /// A neighbour is reached over another radio from now on.
     pub(super) fn give_turns_again(&mut self, via: NodeId) {
         let is_sent = |(_, block): &(&BlockId, &Block)| {
             let transfer = block.transfer.as_ref();
@@ -84,7 +84,7 @@ impl Hop {
         sent.into_iter().for_each(|id| self.give_turn(id));
     }
 
-    /// The next frame for a radio, of the block whose turn it is, or of small ones alone.
+    /// The next frame for a radio, of the block whose turn it is, or of small blocks only.
     pub(super) fn next_frame(
         &mut self,
         now: Instant,
@@ -96,7 +96,8 @@ impl Hop {
             return None;
         }
         let is_gap = only_small || air.is_some_and(|air| self.is_gap(air));
-        // Each time round a transfer gets a credit of at least `LEAST_DELIVERY`.
+        // In each cycle of turns, a transfer gets a credit of at least `LEAST_DELIVERY`, so this
+        // ends.
         while !is_gap || self.small_first(radio) {
             let id = self.oldest_of_first(now, radio, is_gap)?;
             let frame = self.frame_of(id, radio);
@@ -118,8 +119,8 @@ impl Hop {
         None
     }
 
-    /// Puts that block of the flow whose turn it is first which is the oldest, of small ones in a
-    /// gap: later ones fill its waiting.
+    /// Puts the oldest block of the flow whose turn it is first, in a gap the oldest small one:
+    /// later ones are for the time in which it waits.
     fn oldest_of_first(&mut self, now: Instant, radio: RadioId, is_gap: bool) -> Option<BlockId> {
         if self.is_open_radio(radio) {
             self.skip_paths_that_are_full(now, radio)?;
@@ -133,7 +134,7 @@ impl Hop {
         Some(oldest)
     }
 
-    /// Puts a block first of which a frame may go by now, if there is one.
+    /// Puts a block first whose path can take a frame now, if there is one.
     fn skip_paths_that_are_full(&mut self, now: Instant, radio: RadioId) -> Option<()> {
         let mut at = 0;
         while let Some(via) = self.via_of(self.outlets.get(&radio)?.turns.get(at)?)
@@ -149,7 +150,7 @@ impl Hop {
         Some(())
     }
 
-    /// Puts a small block in front of those that have turns on a radio. Returns whether there is
+    /// Puts a small block before the others that have turns on a radio. Returns whether there is
     /// one.
     fn small_first(&mut self, radio: RadioId) -> bool {
         let turns = self.outlets.get(&radio).map(|outlet| &outlet.turns);
@@ -163,7 +164,7 @@ impl Hop {
         index.is_some()
     }
 
-    /// Whether a transfer has its turn, or lets others go first that are better received.
+    /// Whether a transfer has its turn, or lets others go first whose next hops receive more.
     fn may_begin_turn(&mut self, id: BlockId, radio: RadioId) -> bool {
         let turns = &self.outlets[&radio].turns;
         if self.config.schedule == Schedule::RoundRobin || turns.len() == 1 {
@@ -176,7 +177,7 @@ impl Hop {
         let transfer = self.blocks.get_mut(&id).and_then(|block| block.transfer.as_mut());
         let Some(transfer) = transfer else { return true };
         transfer.credit += share;
-        // What is a whole turn but for rounding.
+        // A whole turn, but for rounding.
         let is_enough = transfer.credit > 1.0 - 1e-9;
         if is_enough {
             transfer.credit -= 1.0;
@@ -195,7 +196,7 @@ impl Hop {
             return None;
         }
         let others = [&transfer.theirs, &transfer.sent];
-        // Behind the cursor there is something only if frames came late: once round is enough.
+        // Before the cursor, there is something only if frames came late: one search is enough.
         let found = block.have.next_beyond(transfer.cursor, others);
         let frame = found.or_else(|| block.have.next_beyond(0, others))?;
         transfer.cursor = frame;

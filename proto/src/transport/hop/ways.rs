@@ -1,7 +1,7 @@
-//! Ways to destinations. Blocks keep to theirs though routing has another one: a block that has
-//! begun to pass to one neighbour begins anew with another, and what routing measures beside
-//! traffic sways. (The paper's relays take the newest source route that they have seen, `hop.md`
-//! 4.)
+//! Ways: the routes that blocks take. Blocks keep to theirs although routing has another one,
+//! because a block that has partly passed to one neighbour begins anew with another, and routing's
+//! measurements vary beside traffic. (The paper's relays take the newest source route that they
+//! have seen, `hop.md` 4.)
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,14 @@ use super::{Hop, NextHop};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
 
-/// How long routing must have had other ways until blocks leave theirs for the one it has then,
-/// unless their next hop is gone; and how long one that no block has taken stays theirs.
+/// How long routing must not have had the route in use before blocks change to the one that routing
+/// has then, unless the next hop is gone. A route that no block has taken for this long is not
+/// kept.
 const KEPT: Duration = Duration::from_secs(30);
-/// The same where the other way has fewer hops: nodes have moved, or begun.
+/// The same if routing's route has fewer hops: nodes have moved, or have just started.
 const KEPT_IF_LONGER: Duration = Duration::from_secs(5);
 
-/// The way to a destination.
+/// A route to a destination.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     /// The next hop.
@@ -25,33 +26,33 @@ pub(super) struct Route {
     pub(super) hops: u8,
 }
 
-/// The way that blocks to a destination take.
+/// The route that blocks to a destination take.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     route: Route,
     /// When the last block took it.
     used: Option<Instant>,
-    /// The one that routing has, if that is another, and since when it has not had this one.
+    /// Routing's route if it is another one, and since when routing has not had the one in use.
     newer: Option<(Route, Instant)>,
 }
 
-/// Those that are known, by destination.
+/// Known routes, by destination.
 #[derive(Debug, Default)]
 pub(super) struct Ways(BTreeMap<NodeId, Way>);
 
 impl Ways {
-    /// The way that blocks to a destination take.
+    /// The route that blocks to a destination take.
     pub(super) fn route(&self, to: NodeId) -> Option<Route> {
         self.0.get(&to).map(|way| way.route)
     }
 
-    /// The next hop that routing has: what begins nothing anew goes there.
+    /// The next hop that routing has now, for messages, which lose nothing by a change of route.
     pub(super) fn newest(&self, to: NodeId) -> Option<NodeId> {
         let way = self.0.get(&to)?;
         Some(way.newer.map_or(way.route, |(route, _)| route).via)
     }
 
-    /// Routing has this way to a destination now.
+    /// Routing now has this route to a destination.
     fn on_route(&mut self, now: Instant, to: NodeId, route: Route) {
         let way = self.0.entry(to).or_insert(Way { route, used: None, newer: None });
         if way.route.via == route.via {
@@ -62,7 +63,7 @@ impl Ways {
         }
     }
 
-    /// Leaves a way for the one of routing if it is time, or if it is of no use.
+    /// Changes to routing's route if it is time to, or if the one in use is lost.
     pub(super) fn settle(&mut self, now: Instant, to: NodeId, is_lost: bool) {
         let Some(way) = self.0.get_mut(&to) else { return };
         if let Some((route, since)) = way.newer {
@@ -93,41 +94,41 @@ impl Hop {
         self.ways.route(to).map(|route| route.via)
     }
 
-    /// Hops that are left to a destination; none where no way was ever known.
+    /// Hops to a destination; 0 if no route was ever known.
     pub(super) fn hops_to(&self, to: NodeId) -> u8 {
         self.ways.route(to).map_or(0, |route| route.hops)
     }
 
-    /// The next hop of a block that goes on now.
+    /// The next hop of a block that is sent now.
     pub(super) fn take_way(&mut self, now: Instant, to: NodeId) -> Option<NodeId> {
         self.settle_way(now, to);
         self.ways.on_used(now, to);
         self.next_hop(to)
     }
 
-    /// Takes what routing has to say of a destination.
+    /// Takes a route to a destination from routing.
     pub(super) fn learn_way(&mut self, now: Instant, to: NodeId, route: Route) {
         self.ways.on_route(now, to, route);
         self.settle_way(now, to);
     }
 
-    /// A neighbour offers a block. If that is where it would go next, or came from at first, ways
-    /// lead in a circle: one of them is an old one.
+    /// A neighbour offers a block. If this neighbour would also be the next hop, or the block began
+    /// here, routes form a loop: one of them is outdated.
     pub(super) fn on_block_from(&mut self, now: Instant, via: NodeId, id: &BlockId, to: NodeId) {
         if self.next_hop(to) == Some(via) || id.flow.source == self.node {
             self.ways.settle(now, to, true);
         }
     }
 
-    /// A neighbour offers a block of which all is here. If it has come around in a circle, the way
-    /// is left. Returns whether the block is to go on at once, so that the next one sees the circle
+    /// A neighbour offers a block that is complete here. If the block has come back in a loop, its
+    /// route is left. Returns whether it is to go on at once, so that the next node sees the loop
     /// too: once for each time that it came straight from its source.
     pub(super) fn comes_around(&mut self, now: Instant, asks: &Waiting) -> bool {
         let Waiting { block: id, shape, .. } = *asks;
         let Some(block) = self.blocks.get_mut(&id).filter(|block| block.was_sent()) else {
             return false;
         };
-        // Over another way it comes after about as many hops.
+        // Over another route, without a loop, it has made about as many hops.
         let is_circle = shape.hops_made > block.hops.saturating_add(1);
         let is_first = block.hops == block.straight_hops;
         if shape.hops_made < block.hops {
@@ -140,14 +141,14 @@ impl Hop {
         is_circle && is_first
     }
 
-    /// Whether a block is with, or on its way to, a next hop that blocks do not take any more.
+    /// Whether a block is with, or on its way to, a next hop that is no longer on its route.
     pub(super) fn is_off_way(&self, via: Option<NodeId>, to: NodeId) -> bool {
         let way = self.next_hop(to).zip(via);
         self.config.next_hop == NextHop::Raw && way.is_some_and(|(way, via)| way != via)
     }
 
-    /// A neighbour is gone, or takes nothing: ways over it are left for those that routing has, and
-    /// what waits for it is asked for there.
+    /// A neighbour is gone, or does not get our requests: blocks change from routes over it to
+    /// those that routing has, and those that wait for it are offered there.
     pub(super) fn on_lost(&mut self, now: Instant, node: NodeId) {
         for to in self.ways.over(node) {
             self.ways.settle(now, to, true);
@@ -156,7 +157,7 @@ impl Hop {
         self.ask_elsewhere(now, |_, via, is_gone| via == node && (is_raw || is_gone));
     }
 
-    /// Leaves the way to a destination for the one of routing if it is time, or its next hop gone.
+    /// Changes to routing's route if it is time to, or if the next hop is gone.
     fn settle_way(&mut self, now: Instant, to: NodeId) {
         let is_lost = self.next_hop(to).is_some_and(|via| self.is_gone(via));
         self.ways.settle(now, to, is_lost);
@@ -177,7 +178,7 @@ mod tests {
         Route { via: NodeId(via), hops }
     }
 
-    /// Ways of which a block has just taken the one over node 1, of three hops.
+    /// A route over node 1, of three hops, which a block has just taken.
     fn ways() -> Ways {
         let mut ways = Ways::default();
         ways.on_route(at(0), FAR, route(1, 3));

@@ -1,5 +1,5 @@
-//! What a segment from the peer does, by the phase of the connection (RFC 9293, 3.10.7), with
-//! timestamps checked (RFC 7323, 5) and resets asked for proof (RFC 5961, 3.2).
+//! Handling of segments from the peer, by the state of the connection (RFC 9293, 3.10.7), with
+//! checks of timestamps (RFC 7323, 5) and challenges to resets (RFC 5961, 3.2).
 
 use bytes::Bytes;
 
@@ -40,7 +40,7 @@ impl Tcp {
         }
     }
 
-    /// Takes what the peer's SYN offers.
+    /// Takes the options of the peer's SYN.
     fn on_peer_syn(&mut self, header: &Header) {
         let options = &header.options;
         self.timestamps &= options.timestamps.is_some();
@@ -55,7 +55,8 @@ impl Tcp {
         if let Some((value, _)) = options.timestamps {
             self.recent = value;
         }
-        // RFC 6691: the option counts no options, the payload of our segments does.
+        // RFC 6691: the MSS option does not count other options, but the payload of our segments
+        // does.
         let taken = if self.timestamps { TIMESTAMPS_BYTES as u32 } else { 0 };
         let peer = u32::from(options.mss.unwrap_or(536)).saturating_sub(taken).max(1);
         self.sender.mss = peer.min(self.config.mss as u32);
@@ -74,7 +75,7 @@ impl Tcp {
         } else if good && header.flags.has(Flags::SYN) {
             self.on_peer_syn(header);
             self.on_established(now, u64::from(header.window));
-            // By itself, before any data: the peer measures its only round trip with it.
+            // It is sent alone, before any data: the peer measures its only round trip with it.
             self.acknowledge(now);
         }
     }
@@ -110,7 +111,7 @@ impl Tcp {
         let right = left + payload.len() as u64 + u64::from(fin);
         if header.flags.has(Flags::RST) {
             self.refused.resets += 1;
-            // RFC 5961, 3.2: only the very next number resets, others are asked for proof.
+            // RFC 5961, 3.2: only the exact next number resets; for others a challenge is sent.
             if header.seq == self.receiver.ack() {
                 self.fail();
             } else if self.receiver.is_acceptable(left, right) {
@@ -124,7 +125,7 @@ impl Tcp {
         let bare = payload.is_empty() && !fin;
         if !self.is_fresh(header, bare) {
             self.refused.old_timestamps += 1;
-            // An acknowledgement that others have overtaken wants no answer.
+            // An acknowledgement that was overtaken by others needs no answer.
             if !(bare && header.seq.is_before(self.receiver.ack())) {
                 self.receiver.on_refused(left, right);
             }
@@ -135,8 +136,8 @@ impl Tcp {
             return self.receiver.on_refused(left, right);
         }
         if right < self.receiver.acked() {
-            // As Linux does it, nothing of an old segment counts, its timestamp neither: the answer
-            // echoes an older one, and the peer takes a long round-trip time from it.
+            // As in Linux, nothing of an old segment counts, not even its timestamp: the answer
+            // echoes an older one, and the peer gets a long round-trip time from it.
             return self.receiver.on_refused(left, right);
         }
         if let Some((value, _)) = header.options.timestamps.filter(|_| self.timestamps)
@@ -163,9 +164,9 @@ impl Tcp {
         self.on_progress();
     }
 
-    /// RFC 7323, 5.3: whether the timestamp is not older than one seen before, by more than a tick
-    /// (`TCP_PAWS_WINDOW`), or is of an acknowledgement that repeats another and was overtaken a
-    /// short time ago (`tcp_disordered_ack`): what it says by SACK counts.
+    /// RFC 7323, 5.3: whether the timestamp is not older than an earlier one by more than a tick
+    /// (`TCP_PAWS_WINDOW`), or belongs to an acknowledgement that repeats another and was overtaken
+    /// a short time ago (`tcp_disordered_ack`), whose SACK blocks count.
     fn is_fresh(&self, header: &Header, bare: bool) -> bool {
         let Some((value, _)) = header.options.timestamps.filter(|_| self.timestamps) else {
             return true;
@@ -205,7 +206,7 @@ impl Tcp {
         let flags = header.flags;
         let (rto, rtt) = (self.sender.rtt.rto(), self.sender.rtt.smoothed());
         let echo = header.options.timestamps.filter(|_| self.timestamps).and_then(|(_, echo)| {
-            // A tick at least, as the clock has no finer ones.
+            // At least a tick, as the clock has no finer resolution.
             let ago = now.since(self.echoed(now, echo)?);
             Some((echo, ago.max(Duration::from_nanos(TICK_NANOS))))
         });
@@ -217,7 +218,7 @@ impl Tcp {
         });
     }
 
-    /// Notes where an acknowledgement or data has ended a direction.
+    /// Checks whether an acknowledgement or data has ended a direction.
     fn on_progress(&mut self) {
         if self.receiver.is_finished() && self.config.close_with_peer {
             self.sender.finish();

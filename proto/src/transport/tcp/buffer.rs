@@ -1,13 +1,14 @@
-//! The send buffer: bytes of the application, kept as they came until the peer has them.
+//! The send buffer: bytes of the application, in the pieces in which they came, until the peer has
+//! them.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Most pieces that the buffer holds, so that small messages cannot fill the memory.
+/// Most pieces in the buffer, so that small messages cannot fill the memory.
 const MAX_PIECES: usize = 8_192;
 
-/// Bytes with their places in the sequence space.
+/// Bytes with their numbers in the sequence space.
 #[derive(Debug)]
 pub(super) struct SendBuffer {
     pieces: VecDeque<(u64, Bytes)>,
@@ -29,7 +30,7 @@ impl SendBuffer {
         }
     }
 
-    /// Lets go of all before `until`.
+    /// Drops all bytes before `until`.
     pub(super) fn release(&mut self, until: u64) {
         self.start = until.clamp(self.start, self.end);
         while self.pieces.front().is_some_and(|(at, b)| at + b.len() as u64 <= self.start) {
@@ -37,7 +38,7 @@ impl SendBuffer {
         }
     }
 
-    /// The number behind the last byte.
+    /// The number after the last byte.
     pub(super) fn end(&self) -> u64 {
         self.end
     }

@@ -1,16 +1,16 @@
-//! What one TCP connection is built from: settings, and the names of its end.
+//! Settings of one TCP connection end, and its addresses.
 
 use std::net::SocketAddrV4;
 
 use crate::base::{Duration, FlowId, Instant, NodeId};
 
-/// How lost segments are found.
+/// How lost segments are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// By time, with tail loss probes and proportional rate reduction, as Linux 6 does it
-    /// (RFC 8985, RFC 6937).
+    /// By time, with tail loss probes and proportional rate reduction, as in Linux 6 (RFC 8985, RFC
+    /// 6937).
     RackTlp,
-    /// As Linux 6 does it without SACK.
+    /// As in Linux 6 without SACK.
     LinuxReno,
     /// By the count of selectively acknowledged segments (RFC 6675).
     Rfc6675,
@@ -18,15 +18,15 @@ pub enum Recovery {
     NewReno,
 }
 
-/// How the window grows.
+/// How the congestion window grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Congestion {
     /// RFC 5681.
     #[default]
     Reno,
-    /// RFC 9438, as Linux does it.
+    /// RFC 9438, as in Linux.
     Cubic,
-    /// Westwood+ (Grieco and Mascolo 2004), as Linux does it.
+    /// Westwood+ (Grieco and Mascolo 2004), as in Linux.
     Westwood,
 }
 
@@ -44,48 +44,48 @@ pub enum Counting {
 pub struct DelayedAck {
     /// In-order segments per acknowledgement.
     pub segments: u32,
-    /// How long fewer segments wait at first.
+    /// How long fewer segments wait for an acknowledgement at first.
     pub min: Duration,
-    /// How long they wait at most, when data comes slowly.
+    /// How long they wait at most, when data arrives slowly.
     pub max: Duration,
-    /// Acknowledgements at the start, and after a gap, that are not delayed.
+    /// Acknowledgements that are not delayed, at the start and after a gap.
     pub quick: u32,
-    /// A segment in order that is pushed is acknowledged at once, as the application takes it, as
-    /// long as data is not answered with data (Linux).
+    /// An in-order segment with PSH is acknowledged at once, because the application takes it,
+    /// unless data is being answered with data (Linux).
     pub push: bool,
-    /// Longest time that acknowledgements behind a hole are held together, after the third
+    /// Longest time that acknowledgements while a hole is open are held together, after the third
     /// (Linux since 4.18); zero sends each.
     pub compression: Duration,
     /// How much later than that the host's timer fires (`tcp_comp_sack_slack_ns`): an idle host
     /// sets its clock to the end of the slack.
     pub compression_slack: Duration,
-    /// Segments that come together are acknowledged as if each had come by itself: a kernel that
-    /// merges none on their way up (Linux before 2.6.29).
+    /// Segments that arrive together are acknowledged as if each had arrived alone, as by a kernel
+    /// that does not merge received segments (Linux before 2.6.29).
     pub singly: bool,
 }
 
-/// The tick that a host's timers are counted in.
+/// The tick in which a host's timers are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
-    /// From one tick to the next; zero for timers that are exact.
+    /// From one tick to the next; zero for exact timers.
     pub length: Duration,
-    /// How long the host's ticks were running when time began.
+    /// How long the host's ticks had been running at time zero.
     pub phase: Duration,
 }
 
-/// Ticks from which on a timer of Linux stands in the next, coarser level of its wheel
+/// A timer of Linux of this many ticks or more is in the next, coarser level of the timer wheel
 /// (`kernel/time/timer.c`, `LVL_START`).
 const WHEEL_LEVEL: u64 = 63;
-/// By what the levels of the wheel differ, in span and in grain.
+/// Factor between the levels of the wheel, in span and in granularity.
 const WHEEL_STEP: u64 = 8;
-/// Ticks among which those of hosts differ: more than a grain of the waits that are met.
+/// The ticks of hosts differ by up to this many: more than the granularity of any wait in use.
 const PHASES: u64 = 4_096;
 
 impl Tick {
-    /// Ticks of this length that began as long ago as only this host's did.
+    /// Ticks of this length, with a phase that depends on the host's address.
     pub(super) fn of_host(self, address: u32) -> Self {
         let span = u128::from(self.length.as_nanos() * PHASES);
-        // Any spread will do: multiplication mixes upwards, the upper half is taken.
+        // Any hash will do: multiplication mixes upwards, and the upper half is taken.
         let mixed = u64::from(address).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         Self { phase: Duration::from_nanos(((span * u128::from(mixed)) >> 32) as u64), ..self }
     }
@@ -99,7 +99,7 @@ impl Tick {
         Duration::from_nanos(time.as_nanos().div_ceil(tick) * tick)
     }
 
-    /// When the tick began that goes on (`tcp_jiffies32`).
+    /// When the current tick began (`tcp_jiffies32`).
     pub(super) fn begin(self, now: Instant) -> Instant {
         let tick = self.length.as_nanos();
         if tick == 0 {
@@ -109,11 +109,11 @@ impl Tick {
         Instant::from_nanos(now.as_nanos().saturating_sub(passed))
     }
 
-    /// When a timer fires that is set now. It counts whole ticks from the one that goes on, and as
-    /// it never fires early, it fires with the first step of its level of the wheel that is later.
-    /// The step is a tick for short waits; from 63 ticks on it is 8, and so on. Nobody cascades
-    /// timers to finer levels. So a wait that was set by a timer lasts a tick more than asked for,
-    /// and others half a tick in the mean.
+    /// When a timer fires that is set now. It counts whole ticks from the current one. As it never
+    /// fires early, it fires at the first later step of its level of the wheel. The step is a tick
+    /// for short waits, 8 ticks for waits of 63 ticks or more, and so on, because timers do not
+    /// move to finer levels later. So a wait that was set by a timer lasts a tick longer than asked
+    /// for, and others half a tick on average.
     pub(super) fn due(self, now: Instant, wait: Duration) -> Instant {
         let tick = self.length.as_nanos();
         if tick == 0 {
@@ -137,51 +137,53 @@ pub struct TcpConfig {
     pub mss: usize,
     /// Timestamps option (RFC 7323).
     pub timestamps: bool,
-    /// SACK option (RFC 2018); without it the recovery is NewReno, Linux's or the RFC's.
+    /// SACK option (RFC 2018). Without it, recovery is NewReno, that of Linux or of RFC 6582.
     pub sack: bool,
-    /// Explicit congestion notification (RFC 3168) is offered and accepted.
+    /// Whether explicit congestion notification (RFC 3168) is offered and accepted.
     pub ecn: bool,
-    /// How lost segments are found.
+    /// How lost segments are detected.
     pub recovery: Recovery,
-    /// How the window grows.
+    /// How the congestion window grows.
     pub congestion: Congestion,
     /// What one acknowledgement counts for.
     pub counting: Counting,
     /// Initial window, in segments.
     pub initial_window: u32,
-    /// Greatest congestion window, in segments.
+    /// Largest congestion window, in segments.
     pub max_window: u32,
-    /// Spurious time-outs are found (RFC 5682) and undone, as are other needless reductions.
+    /// Whether spurious time-outs (RFC 5682) and other needless reductions are detected and undone.
     pub undo: bool,
-    /// The time-out is computed as Linux does it, else after RFC 6298.
+    /// Whether the retransmission time-out is computed as in Linux, or by RFC 6298.
     pub linux_timers: bool,
     /// The tick of the host's timers.
     pub tick: Tick,
-    /// The least retransmission time-out; as Linux computes it, the least that it lies above the
-    /// smoothed round-trip time.
+    /// Least retransmission time-out. Where it is computed as in Linux: how far it is at least
+    /// above the smoothed round-trip time.
     pub min_rto: Duration,
     /// Retransmission time-out before the first measurement.
     pub initial_rto: Duration,
-    /// The greatest retransmission time-out.
+    /// Largest retransmission time-out.
     pub max_rto: Duration,
     /// Time-outs in a row after which the connection fails.
     pub retries: u32,
-    /// Time-outs of the handshake after which it fails, besides those that do not double.
+    /// Time-outs of the handshake after which the connection fails, not counting those of
+    /// `syn_linear`.
     pub syn_retries: u32,
-    /// First time-outs of who opens the connection after which it waits no longer than before
-    /// (`net.ipv4.tcp_syn_linear_timeouts`, Linux since 6.5); then each wait is twice the last.
+    /// After this many first time-outs of its SYN, the end that opens the connection waits no
+    /// longer than before (`net.ipv4.tcp_syn_linear_timeouts`, Linux since 6.5); then each wait is
+    /// twice the last.
     pub syn_linear: u32,
     /// When data is acknowledged.
     pub delayed_ack: DelayedAck,
     /// Receive window, in bytes.
     pub window_bytes: u64,
-    /// Bytes that the send buffer holds, sent or not; at most, where it grows.
+    /// Bytes that the send buffer holds, sent or not. If it grows, the largest size.
     pub send_buffer_bytes: u64,
-    /// The send buffer begins small and grows with the window, as that of Linux does.
+    /// Whether the send buffer begins small and grows with the congestion window, as in Linux.
     pub send_buffer_grows: bool,
-    /// Bytes not yet sent that the send buffer holds.
+    /// Unsent bytes that the send buffer holds.
     pub unsent_bytes: u64,
-    /// This end closes when the peer has, once it has sent what it was given.
+    /// Whether this end closes when the peer has closed, once it has sent what it was given.
     pub close_with_peer: bool,
 }
 
@@ -226,8 +228,8 @@ impl TcpConfig {
         }
     }
 
-    /// TCP as the published systems met it: SACK after RFC 6675, the initial window of RFC 3390,
-    /// a window of 64 KB, no probes and no undo.
+    /// TCP as in the systems of the papers: SACK by RFC 6675, the initial window of RFC 3390, a
+    /// window of 64 KB, no probes and no undo.
     pub fn classic() -> Self {
         Self {
             recovery: Recovery::Rfc6675,
@@ -253,8 +255,8 @@ impl TcpConfig {
         }
     }
 
-    /// What ns-3 studies of chains use: NewReno without options, an acknowledgement for each
-    /// segment, the initial window of 2, buffers of 65,535 bytes, a time-out of 1 s at least.
+    /// TCP of ns-3 studies of chains: NewReno without options, an acknowledgement for each segment,
+    /// an initial window of 2, buffers of 65,535 bytes, and a time-out of at least 1 s.
     pub fn ns3() -> Self {
         Self {
             mss: 1_000,
@@ -270,7 +272,7 @@ impl TcpConfig {
         }
     }
 
-    /// The recovery in use when the peer does, or does not, permit SACK.
+    /// The recovery that is used if the peer permits SACK, or if it does not.
     pub(super) fn recovery_with(&self, sack: bool) -> Recovery {
         match self.recovery {
             recovery if sack => recovery,
@@ -280,10 +282,10 @@ impl TcpConfig {
     }
 }
 
-/// The names of one end of a flow.
+/// The addresses of one end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEnd {
-    /// The flow, as messages of this end name it.
+    /// The flow, as the messages of this end name it.
     pub flow: FlowId,
     /// The node of the peer.
     pub to: NodeId,

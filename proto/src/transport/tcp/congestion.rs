@@ -1,5 +1,5 @@
-//! How the congestion window grows and by how much it is cut: the part of a sender that differs
-//! between Reno and its successors (RFC 5681, 3.1), counted in segments as Linux does.
+//! How the congestion window grows and is reduced: the part of a sender that differs between Reno
+//! and its successors (RFC 5681, 3.1), counted in segments as in Linux.
 
 use super::config::{Congestion, TcpConfig};
 use super::cubic::Cubic;
@@ -19,7 +19,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Whether slow start goes on.
+    /// Whether the sender is in slow start.
     pub(super) fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
@@ -47,7 +47,7 @@ impl Window {
     }
 }
 
-/// What an acknowledgement outside recovery tells a controller.
+/// What a controller gets from an acknowledgement outside recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acked {
     pub(super) now: Instant,
@@ -55,7 +55,7 @@ pub(super) struct Acked {
     pub(super) segments: u32,
 }
 
-/// What every acknowledgement tells a controller, inside recovery too.
+/// What a controller gets from every acknowledgement, also during recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) now: Instant,
@@ -71,7 +71,7 @@ pub(super) struct Sample {
 
 /// A congestion controller.
 pub(super) trait Controller {
-    /// Measures; called for every acknowledgement, before losses are looked for.
+    /// Takes measurements; called for every acknowledgement, before losses are detected.
     fn on_sample(&mut self, _window: &mut Window, _sample: &Sample) {}
     /// Grows the window for an acknowledgement outside recovery.
     fn on_acked(&mut self, window: &mut Window, acked: &Acked) {
@@ -83,13 +83,13 @@ pub(super) trait Controller {
             window.avoid(segments, window.cwnd);
         }
     }
-    /// The threshold after a loss or a mark, from what counts as the window before.
+    /// The threshold after a loss or a mark; `basis` is what counts as the window before.
     fn threshold(&mut self, basis: u32, mss: u32) -> u32;
-    /// A retransmission time-out has cut the window.
+    /// A retransmission time-out has reduced the window.
     fn on_timeout(&mut self) {}
-    /// Sends again after a time with nothing in flight.
+    /// Sending restarts after a time with nothing in flight.
     fn on_restart(&mut self, _now: Instant, _idle: Duration) {}
-    /// The window when a cut turns out needless.
+    /// The window after a reduction that turned out needless.
     fn undone(&self, window: &Window, before: u32) -> u32 {
         window.cwnd.max(before)
     }

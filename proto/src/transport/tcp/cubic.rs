@@ -1,61 +1,61 @@
-//! CUBIC (RFC 9438) with HyStart as Linux has it (`tcp_cubic`; Ha and Rhee 2011; RFC 9406 in
-//! spirit).
+//! CUBIC (RFC 9438) with HyStart, as in Linux (`tcp_cubic`; Ha and Rhee 2011; RFC 9406 in spirit).
 //!
-//! Linux differs from the RFC: the window is computed from the time of the acknowledgement plus
-//! the least round-trip time, and the cut is 717/1024. Without a known maximum the window grows by
-//! at least one in twenty acknowledged segments. HyStart ends slow start either by a rise of the
-//! round-trip time or by the length of a train of acknowledgements; it has no conservative phase.
+//! Linux differs from the RFC: the window is computed from the time of the acknowledgement plus the
+//! minimum round-trip time, and the reduction is to 717/1024. Without a known maximum, the window
+//! grows by at least one in twenty acknowledged segments. HyStart ends slow start either when the
+//! round-trip time rises or by the length of a train of acknowledgements; it has no conservative
+//! phase.
 
 use super::config::Tick;
 use super::congestion::{Acked, Controller, Sample, Window};
 use crate::base::{Duration, Instant};
 
-/// What is left of the window after a cut, of 1,024.
+/// Part of the window after a reduction, of 1,024.
 const BETA: u64 = 717;
 /// C = 0.4 segments/s^3, of 1,024.
 const SCALE: u64 = 410;
 /// Units of the curve's time in a second.
 const TICKS: u64 = 1_024;
-/// Segments acknowledged for one that Reno would add per window, of 8: the additive increase that
-/// equals Reno's with this cut is 3 (1 - beta) / (1 + beta) (RFC 9438, 4.3).
+/// Acknowledged segments, in units of 1/8 window, for each segment that Reno adds: the additive
+/// increase equivalent to Reno's with this reduction is 3 (1 - beta) / (1 + beta) (RFC 9438, 4.3).
 const RENO_PER: u64 = 8 * (1_024 + BETA) / 3 / (1_024 - BETA);
-/// Without growth of the window the curve is looked at once in this time.
+/// As long as the window does not grow, the curve is evaluated once in this time.
 const LOOK: Duration = Duration::from_nanos(31_250_000);
-/// Right after a cut, round trips are still those of the full queue.
+/// Right after a reduction, round trips are still those of the full queue.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Least window for HyStart.
+/// Smallest window for HyStart.
 const LOW_WINDOW: u32 = 16;
-/// Round trips of a round that are looked at before their minimum says something.
+/// Round-trip samples of a round after which their minimum is reliable.
 const MIN_SAMPLES: u32 = 8;
-/// The most between acknowledgements of one train.
+/// Longest time between two acknowledgements of one train.
 const TRAIN_GAP: Duration = Duration::from_millis(2);
-/// What a train may be longer than half of the least round trip: half the delay that segmentation
-/// offload may add.
+/// How much longer than half of the minimum round trip a train may be: half the delay that
+/// segmentation offload may add.
 const TRAIN_SLACK: Duration = Duration::from_micros(500);
 
 /// State of one sender.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
-    /// What the time of the curve is counted in.
+    /// Tick in which the time of the curve is counted.
     tick: Tick,
-    /// Segments to be acknowledged for a window greater by one.
+    /// Acknowledged segments for which the window grows by one.
     per: u32,
     /// Window at the last cut; zero if there was none.
     last_max: u32,
     last_window: u32,
     last_time: Option<Instant>,
     epoch: Option<Instant>,
-    /// Where the curve is flat: window, and ticks after the epoch.
+    /// Where the curve is flat: window, and time after the epoch, `TICKS` to a second.
     origin: u32,
     flat_at: u64,
     acked: u64,
-    /// What Reno's window would be.
+    /// The window that Reno would have.
     reno: u32,
     least_rtt: Option<Duration>,
     start: HyStart,
 }
 
-/// Finding the end of slow start.
+/// State of HyStart, which finds the end of slow start.
 #[derive(Clone, Debug, Default)]
 struct HyStart {
     found: bool,
@@ -71,7 +71,7 @@ impl Cubic {
         Self { tick, ..Self::default() }
     }
 
-    /// Finds after how many acknowledged segments the window is to grow by one.
+    /// Computes after how many acknowledged segments the window grows by one.
     fn update(&mut self, now: Instant, cwnd: u32, segments: u32) {
         let now = self.tick.begin(now);
         self.acked += u64::from(segments);
@@ -79,7 +79,7 @@ impl Cubic {
         if self.last_window == cwnd && is_recent {
             return;
         }
-        // The curve is looked at once in a tick.
+        // The curve is evaluated once in a tick.
         if self.epoch.is_none() || self.last_time != Some(now) {
             self.follow_curve(now, cwnd, segments);
         }
@@ -115,7 +115,7 @@ impl Cubic {
         now
     }
 
-    /// The window of the curve at a time after the epoch (RFC 9438, figure 1).
+    /// The window on the curve at a time after the epoch (RFC 9438, figure 1).
     fn curve(&self, since: Duration) -> u32 {
         let at = (u128::from(since.as_nanos()) * u128::from(TICKS) / 1_000_000_000) as u64;
         let off = u128::from(at.abs_diff(self.flat_at));
@@ -149,8 +149,8 @@ impl HyStart {
         self.samples = 0;
     }
 
-    /// Whether slow start should end with this acknowledgement; rounds are counted below the least
-    /// window as well.
+    /// Whether slow start should end with this acknowledgement. Rounds are counted below the
+    /// smallest window too.
     fn is_end(&mut self, sample: &Sample, cwnd: u32, rtt: Duration, least: Duration) -> bool {
         if sample.una > self.round_end || self.round_end == 0 {
             self.begin_round(sample);
@@ -228,7 +228,7 @@ impl Controller for Cubic {
     }
 
     fn on_restart(&mut self, now: Instant, idle: Duration) {
-        // The curve stands still while nothing is sent.
+        // The curve does not advance while nothing is sent.
         let (begin, now) = (self.tick.begin(now - idle), self.tick.begin(now));
         self.epoch = self.epoch.map(|epoch| (epoch + now.since(begin)).min(now));
     }

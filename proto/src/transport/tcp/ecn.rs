@@ -1,8 +1,9 @@
-//! Explicit congestion notification (RFC 3168, 6.1): agreed on in the handshake, marks echoed by
-//! the receiver until the sender says that it has cut its window, which it does once per window.
+//! Explicit congestion notification (RFC 3168, 6.1). It is agreed on in the handshake. The receiver
+//! echoes a mark until the sender reports that it has reduced its window, which it does once per
+//! window.
 //!
-//! With [`Recovery::RackTlp`] the cut is Linux's state CWR, a reduction in proportion; the older
-//! recoveries cut at once.
+//! With [`Recovery::RackTlp`] the reduction is Linux's state CWR, in proportion; the older
+//! recoveries reduce at once.
 
 use super::config::Recovery;
 use super::congestion::Controller;
@@ -10,25 +11,25 @@ use super::sender::{Sender, State, Tally};
 use crate::wire::ip::Ecn;
 use crate::wire::tcp::Flags;
 
-/// How soon data is to be acknowledged because of marks.
+/// How soon data has to be acknowledged because of marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Haste {
-    /// As any other.
+    /// As soon as other data.
     None,
-    /// At once: the peer has cut its window (`tcp_ecn_accept_cwr`).
+    /// At once: the peer has reduced its window (`tcp_ecn_accept_cwr`).
     Cut,
-    /// At once, and the next one as well: the first mark (`tcp_enter_quickack_mode`).
+    /// At once, and the next one too: it is the first mark (`tcp_enter_quickack_mode`).
     Mark,
 }
 
 /// What one end knows of marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks {
-    /// Both ends speak ECN.
+    /// Both ends use ECN.
     pub(super) agreed: bool,
-    /// A mark came, and no word yet that the peer has cut its window.
+    /// A mark came, and the peer has not reported yet that it reduced its window.
     echo: bool,
-    /// Marks that came.
+    /// Number of marks that came.
     pub(super) received: u64,
 }
 
@@ -48,12 +49,13 @@ impl Marks {
         self.agreed = wanted && echo && cut != answer;
     }
 
-    /// Takes data that counts; returns how soon its sender is to hear of it.
+    /// Takes the marks of valid data; returns how soon its sender is to hear of them.
     pub(super) fn on_data(&mut self, flags: Flags, mark: Ecn) -> Haste {
         if !self.agreed {
             return Haste::None;
         }
-        // The window of who has cut it may be a single segment.
+        // A peer that reduced its window may have a window of one segment, so it is answered at
+        // once.
         let is_cut = flags.has(Flags::CWR);
         self.echo &= !is_cut;
         if mark == Ecn::Ce {
@@ -72,14 +74,15 @@ impl Marks {
 }
 
 impl Sender {
-    /// Whether marks cut the window as in Linux, in a state of their own.
+    /// Whether marks reduce the window as in Linux, with a state of their own.
     pub(super) fn is_of_linux(&self) -> bool {
         matches!(self.recovery, Recovery::RackTlp | Recovery::LinuxReno)
     }
 
-    /// An echo for the recoveries that have no state for it: one cut per window.
+    /// Handles an echoed mark for the recoveries that have no state for it: one reduction per
+    /// window.
     pub(super) fn on_echo_classic(&mut self, tally: &Tally) {
-        // Above, not at: the segment that tells of the cut is the first behind it.
+        // Above, not at: the segment that reports the reduction is the first after it.
         let is_new = self.una > self.mark_high && self.state < State::Recovery;
         if tally.echo_mark && is_new && !self.is_of_linux() {
             self.window.ssthresh = self.controller.threshold(self.reduction_basis(), self.mss);
@@ -101,7 +104,8 @@ impl Sender {
         }
     }
 
-    /// The window was cut: the peer is to hear of it, and marks of this window cut no more.
+    /// The window was reduced: the peer is to hear of it, and further marks of this window have no
+    /// effect.
     pub(super) fn note_reduction(&mut self) {
         self.mark_high = self.nxt;
         self.tell_cut = self.ecn;

@@ -1,41 +1,41 @@
-//! How much Linux lets the application write ahead (`tcp_sndbuf_expand`, `sk_stream_write_space`).
+//! How far Linux lets the application write ahead (`tcp_sndbuf_expand`, `sk_stream_write_space`).
 //!
-//! The send buffer begins small and grows with the congestion window, never back. It counts what
-//! packets take in memory, not their payload alone, and once it is full the application is not
-//! woken before a third of it is free. A connection whose window was cut to a few segments may so
-//! have nothing left to send while it waits for a repetition, however much its application has.
+//! The send buffer begins small, grows with the congestion window, and never shrinks. It counts the
+//! memory of packets, not only their payload, and once it is full, the application is woken only
+//! when a third of it is free. So a connection whose window was cut to a few segments may have
+//! nothing to send while it waits for a retransmission, however much its application has.
 
-/// What a full segment of 1,448 bytes is reckoned to take: a power of two that holds payload and
-/// headers, of wireless drivers none, and the description of the packet.
+/// Memory that counts for a full segment of 1,448 bytes: a power of two that holds payload and
+/// headers (none for wireless drivers), and the packet's descriptor.
 const RECKONED_BYTES: u64 = 2_304;
-/// What a packet takes beside its payload (`skb->truesize`, as `ss -m` shows it).
+/// Memory of a packet beside its payload (`skb->truesize`, as `ss -m` shows it).
 const OVERHEAD_BYTES: u64 = 832;
-/// As much unsent data stands in one packet: half of a window of 64 KB, in whole segments.
+/// Unsent data in one packet: half of a window of 64 KB, in whole segments.
 const GOAL_BYTES: u64 = 31_856;
-/// The window that is reckoned with at least (`TCP_INIT_CWND`).
+/// Least window that counts (`TCP_INIT_CWND`).
 const LEAST_WINDOW: u32 = 10;
 
-/// The bound of a send buffer.
+/// The size limit of a send buffer.
 #[derive(Clone, Debug)]
 pub(super) struct SendMemory {
-    /// Bytes that the buffer holds now, and may come to hold.
+    /// Bytes that the buffer may hold now, and at most in the end.
     limit: u64,
     most: u64,
-    /// It grows, and counts as Linux does.
+    /// It grows, and counts memory as Linux does.
     grows: bool,
     /// The application was told to wait (`SOCK_NOSPACE`).
     is_full: bool,
 }
 
 impl SendMemory {
-    /// A buffer for `most` bytes, from the start or in the end.
+    /// A buffer of `most` bytes, reached at once or by growth.
     pub(super) fn new(most: u64, grows: bool) -> Self {
         let limit = if grows { reckoned(LEAST_WINDOW).min(most) } else { most };
         Self { limit, most, grows, is_full: false }
     }
 
-    /// How many bytes more the application may write; it may overfill the buffer by what it writes
-    /// at once.
+    /// How many more bytes the application may write; what it writes at once may overfill the
+    /// buffer.
     pub(super) fn room(&self, held: Held) -> u64 {
         if self.is_full { 0 } else { self.limit.saturating_sub(self.taken(held)) }
     }
@@ -45,8 +45,8 @@ impl SendMemory {
         self.is_full = self.grows && self.taken(held) >= self.limit;
     }
 
-    /// All that an acknowledgement let go has been sent (`tcp_check_space`). `window` is that of
-    /// the connection, if it is not filled.
+    /// All that an acknowledgement allowed has been sent (`tcp_check_space`). `window` is the
+    /// congestion window, if it is not filled.
     pub(super) fn check_space(&mut self, held: Held, window: Option<u32>) {
         if !self.is_full {
             return;
@@ -57,7 +57,7 @@ impl SendMemory {
         self.is_full = !self.is_writable(held);
     }
 
-    /// Whether enough is free that an application that waits is woken (`sk_stream_is_writeable`).
+    /// Whether enough is free to wake a waiting application (`sk_stream_is_writeable`).
     pub(super) fn is_writable(&self, held: Held) -> bool {
         let taken = self.taken(held);
         self.limit.saturating_sub(taken) >= taken / 2
@@ -70,14 +70,14 @@ impl SendMemory {
     }
 }
 
-/// What is in a send buffer.
+/// Contents of a send buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
-    /// Payload.
+    /// Payload bytes.
     pub(super) bytes: u64,
-    /// Payload that was not sent yet.
+    /// Payload bytes that were not sent yet.
     pub(super) unsent: u64,
-    /// Packets, of one or more segments, that were sent and not acknowledged.
+    /// Packets, of one or more segments, that are sent and not acknowledged.
     pub(super) packets: u32,
 }
 

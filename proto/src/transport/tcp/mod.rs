@@ -1,10 +1,10 @@
 //! TCP (RFC 9293) with SACK, timestamps and window scaling, on real encoded segments.
 //!
-//! By default it does what Linux 6 does with Reno: see `sender.rs`, `recovery_rack.rs`; CUBIC and
-//! Westwood+ are in files of their own, and so are ECN and Linux without SACK. For reproductions
-//! there are RFC 6675 and NewReno (RFC 6582), see `recovery_6675.rs`. Not there: urgent data,
-//! simultaneous open, TIME-WAIT as a timer (an end answers repetitions for ever, as its ports are
-//! never used again), and keep-alive.
+//! By default it behaves like Linux 6 with Reno: see `sender.rs` and `recovery_rack.rs`. CUBIC,
+//! Westwood+, ECN and Linux without SACK have files of their own. For reproductions there are RFC
+//! 6675 and NewReno (RFC 6582), see `recovery_6675.rs`. Not implemented: urgent data, simultaneous
+//! open, a timer for TIME-WAIT (an end answers repetitions for ever, as its ports are never used
+//! again), and keep-alive.
 
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
@@ -48,15 +48,15 @@ use ecn::Marks;
 use receiver::Receiver;
 use sender::{Cut, Sender};
 
-/// The place of a SYN in the 64-bit sequence space that both halves count in.
+/// The number of a SYN in the 64-bit sequence space in which both halves count.
 const ORIGIN: u64 = 1 << 32;
-/// The most that one message is taken to hold, in bytes.
+/// Most bytes that one message is taken to hold.
 const MESSAGE_BYTES: u64 = 64 << 10;
-/// Acknowledgements that wait to leave, at most; more are merged.
+/// Most acknowledgements that wait to leave; further ones are merged.
 const MOST_ANSWERS: usize = 64;
 const TICK_NANOS: u64 = 1_000_000;
 
-/// Where the connection is.
+/// State of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Listen,
@@ -77,7 +77,7 @@ struct Handshake {
     due: Option<Instant>,
 }
 
-/// What the connection refused.
+/// Segments that were refused, by reason.
 #[derive(Clone, Copy, Debug, Default)]
 struct Refused {
     malformed: u64,
@@ -103,7 +103,7 @@ pub struct Tcp {
     peer_scale: u8,
     /// The peer's timestamp to echo.
     recent: u32,
-    /// A reset to send, with its numbers.
+    /// A reset to send: its sequence number, and its acknowledgement number if it has one.
     reset: Option<(Seq, Option<Seq>)>,
     wire_flow: FlowId,
     up: VecDeque<MessageUp>,
@@ -135,8 +135,8 @@ impl Tcp {
         let header = Header::default();
         let packet = tcp::encode(end.local, end.remote, &header, std::iter::empty(), 0);
         let wire_flow = ip::flow(&packet);
-        // Nobody guesses here: the ports keep the two ends apart, and the clock one connection of
-        // them from the next (`poll_syn`).
+        // This number need not be hard to guess: the ports keep the two ends apart, and the clock
+        // keeps one connection apart from the next (`poll_syn`).
         let mix = end.local.ip().to_bits() ^ (u32::from(end.local.port()) << 16);
         Self {
             sender: Sender::build(&config),
@@ -185,7 +185,7 @@ impl Tcp {
         self.initial.add(place.wrapping_sub(ORIGIN) as u32)
     }
 
-    /// The number in our own stream, from how it stands on the wire.
+    /// The number in our own stream of a number on the wire.
     fn place(&self, seq: Seq) -> u64 {
         let una = self.sender.una;
         una.wrapping_add_signed(i64::from(seq.distance(self.wire(una))))
@@ -195,7 +195,7 @@ impl Tcp {
         (now.as_nanos() / TICK_NANOS) as u32
     }
 
-    /// The time that an echoed timestamp stood for.
+    /// The time at which this end sent an echoed timestamp.
     fn echoed(&self, now: Instant, echo: u32) -> Option<Instant> {
         let ago = self.timestamp(now).wrapping_sub(echo);
         let ticks = (now.as_nanos() / TICK_NANOS).checked_sub(u64::from(ago))?;
@@ -263,7 +263,7 @@ impl Tcp {
         }
         let place = match &cut {
             Some(cut) => cut.seq,
-            // A probe repeats a number that was acknowledged, so that the peer must answer.
+            // A probe repeats an acknowledged number, so that the peer must answer.
             None if probe => self.sender.una - 1,
             None => self.sender.nxt,
         };
@@ -296,8 +296,9 @@ impl Tcp {
         }
     }
 
-    /// Before the next segment is taken: where each is acknowledged by itself, what is owed for
-    /// those before is written down now, and not merged with what will be owed for this one.
+    /// Writes an acknowledgement that is owed before the next segment is handled, where each
+    /// segment is acknowledged by itself: it is not merged with the one that will be owed for the
+    /// next.
     fn answer_singly(&mut self, now: Instant) {
         let is_owed = self.config.delayed_ack.singly && self.receiver.wants_ack();
         if is_owed && self.phase == Phase::Open && self.answers.len() < MOST_ANSWERS {
@@ -334,8 +335,8 @@ impl Tcp {
         }
     }
 
-    /// Time-outs after which the wait for an answer does not double. What answers a SYN doubles
-    /// from the first (`tcp_retransmit_timer`, `tcp_write_timeout`).
+    /// Time-outs of a SYN after which the wait does not double. That of a SYN+ACK doubles from the
+    /// first one on (`tcp_retransmit_timer`, `tcp_write_timeout`).
     fn syn_linear(&self) -> u32 {
         if self.phase == Phase::SynSent { self.config.syn_linear } else { 0 }
     }
@@ -430,7 +431,8 @@ impl Layer for Tcp {
         self.sender.handle_timeout(cx.now);
         self.trace_window(cx, before);
         if self.sender.has_failed() && self.phase != Phase::Failed {
-            // The peer hears nothing of it, as of anything before (`tcp_write_err`).
+            // The peer is told nothing of it, as it has not answered anything before
+            // (`tcp_write_err`).
             self.fail();
         }
     }

@@ -1,5 +1,5 @@
-//! Tail loss probes (RFC 8985, 7): when the last segments of a flight are lost, one segment more
-//! brings the acknowledgement that tells so, well before a time-out.
+//! Tail loss probes (RFC 8985, 7): if the last segments of a flight are lost, one more segment
+//! brings the acknowledgement that reveals it, well before a time-out.
 
 use super::config::Recovery;
 use super::sender::{Cut, Sender, State, TIMER_SLACK, Tally, Timer};
@@ -25,7 +25,7 @@ impl Sender {
         }
     }
 
-    /// Sets a probe timer where there is to be one (RFC 8985, 7.2); returns whether it did.
+    /// Sets a probe timer if a probe is allowed (RFC 8985, 7.2); returns whether it did.
     pub(super) fn schedule_probe(&mut self, now: Instant, advancing: bool) -> bool {
         let out = self.board.packets_out();
         let recovering = !matches!(self.state, State::Open | State::Cwr);
@@ -58,13 +58,14 @@ impl Sender {
         self.rearm_rto(now);
     }
 
-    /// Repeats a segment that nothing says is lost: it does not count as a repetition in flight.
+    /// Retransmits a segment that is not known to be lost: it does not count as a retransmission in
+    /// flight.
     fn repeat_as_probe(&mut self, now: Instant, id: u64) -> Cut {
         self.board.on_probed(id, now, self.delivered);
         self.repetition(now, id)
     }
 
-    /// The probe: new data if there is some, else the last segment again (RFC 8985, 7.3).
+    /// The probe: new data if there is any, else the last segment again (RFC 8985, 7.3).
     pub(super) fn cut_probe(&mut self, now: Instant, options: u32) -> Option<Cut> {
         self.rack.probe_resent = false;
         let cut = self.cut_new(now, options, Small::Sent).or_else(|| {
@@ -73,7 +74,7 @@ impl Sender {
             self.rack.probe_resent = true;
             Some(self.repeat_as_probe(now, id))
         })?;
-        // A whole time-out from the probe on: it is given the time to be answered.
+        // The time-out starts anew with the probe, so that there is time for its answer.
         self.timer = None;
         self.rearm_rto(now);
         self.rack.probe_end = Some(self.nxt);

@@ -1,5 +1,5 @@
-//! The receiving half: reassembly, SACK and DSACK blocks, and when to acknowledge
-//! (RFC 9293, 3.10; RFC 2018, 4; RFC 2883; RFC 5681, 4.2), timed as Linux does it.
+//! The receiving half: reassembly, SACK and DSACK blocks, and when to acknowledge (RFC 9293, 3.10;
+//! RFC 2018, 4; RFC 2883; RFC 5681, 4.2), timed as in Linux.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,17 +10,17 @@ use super::config::{DelayedAck, TcpConfig, Tick};
 use crate::base::{Duration, Instant, Seq};
 use crate::wire::tcp::{SackBlocks, TIMESTAMPS_BYTES};
 
-/// Duplicate acknowledgements that are sent at once before compression holds them together.
+/// Duplicate acknowledgements that are sent at once before compression begins.
 const FIRST_DUPLICATES: u32 = 3;
-/// SACK blocks that are sure to find place in an acknowledgement (`TCP_SACK_BLOCKS_EXPECTED`).
+/// SACK blocks that certainly fit into an acknowledgement (`TCP_SACK_BLOCKS_EXPECTED`).
 const EXPECTED_BLOCKS: usize = 2;
-/// Acknowledgements behind a hole that compression holds together at most.
+/// Most acknowledgements after a hole that compression holds together.
 const MAX_COMPRESSED: u32 = 44;
 
-/// A stretch of bytes behind a hole.
+/// A range of bytes after a hole.
 type Island = (u64, u64);
 
-/// What the arrival of data is timed by.
+/// Times for the handling of arriving data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) now: Instant,
@@ -28,7 +28,7 @@ pub(super) struct Pace {
     pub(super) rtt: Duration,
     /// The timestamp that the segment echoes, and how long ago this end sent it.
     pub(super) echo: Option<(u32, Duration)>,
-    /// The segment asks that it be handed to the application.
+    /// The segment has PSH set.
     pub(super) push: bool,
 }
 
@@ -43,12 +43,12 @@ pub(super) struct Receiver {
     initial: Seq,
     /// The next byte in order.
     next: u64,
-    /// What the last acknowledgement said.
+    /// The number in the last acknowledgement.
     acked: u64,
-    /// Where the stream ends, once known.
+    /// The end of the stream, once known.
     end: Option<u64>,
     behind: BTreeMap<u64, Bytes>,
-    /// Islands, the one that changed last first.
+    /// Islands, the one that changed last in front.
     islands: VecDeque<Island>,
     duplicate: Option<Island>,
     largest: u64,
@@ -59,23 +59,24 @@ pub(super) struct Receiver {
     compressed: Option<Instant>,
     compressed_acks: u32,
     duplicates: u32,
-    /// What was next in order when those were counted.
+    /// The next byte in order when those were counted.
     duplicates_at: u64,
-    /// From an acknowledgement to the data that it has let out, as timestamps tell; zero before.
+    /// Time from an acknowledgement to the data that it allowed, by timestamps; zero before the
+    /// first.
     round: Duration,
-    /// The last echo that told it.
+    /// The last echoed timestamp that was measured.
     echo: Option<u32>,
     quick: u32,
     wait: Duration,
-    /// Data is answered with data, which can carry acknowledgements (`pingpong`).
+    /// Data is being answered with data, which can carry acknowledgements (`pingpong`).
     answers: bool,
-    /// The time-out of this end's own data, which bounds the wait.
+    /// The time-out of this end's own data, which limits the wait.
     rto: Duration,
     last_data: Option<Instant>,
     pub(super) counts: ReceiverCounts,
 }
 
-/// What the receiving half did.
+/// Counters of the receiving half.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReceiverCounts {
     pub(super) delivered_bytes: u64,
@@ -128,7 +129,7 @@ impl Receiver {
         self.timestamps = timestamps;
     }
 
-    /// The number of a byte, from how it stands on the wire.
+    /// The number of a byte, from its sequence number on the wire.
     pub(super) fn place(&self, seq: Seq) -> u64 {
         self.next.wrapping_add_signed(i64::from(seq.distance(self.wire(self.next))))
     }
@@ -137,17 +138,17 @@ impl Receiver {
         self.initial.add(place.wrapping_sub(ORIGIN) as u32)
     }
 
-    /// What an acknowledgement says now.
+    /// The number in an acknowledgement now.
     pub(super) fn ack(&self) -> Seq {
         self.wire(self.next)
     }
 
-    /// What the last acknowledgement said.
+    /// The number in the last acknowledgement.
     pub(super) fn acked(&self) -> u64 {
         self.acked
     }
 
-    /// Bytes free for the peer.
+    /// The receive window, in bytes.
     pub(super) fn window(&self) -> u64 {
         self.window
     }
@@ -157,13 +158,13 @@ impl Receiver {
         self.end.is_some_and(|end| self.next > end)
     }
 
-    /// Whether the place may belong to the window or to a repetition of what came before.
+    /// Whether a segment may belong to the window, or repeat what came before.
     pub(super) fn is_acceptable(&self, left: u64, right: u64) -> bool {
         right + self.window >= self.next && left <= self.next + self.window
     }
 
-    /// Takes the payload of a segment, `fin` if the stream ends behind it, and gives what is in
-    /// order now to `deliver`.
+    /// Takes the payload of a segment (`fin` if the stream ends after it), and passes what is now
+    /// in order to `deliver`.
     pub(super) fn on_data(
         &mut self,
         pace: Pace,
@@ -204,7 +205,7 @@ impl Receiver {
         self.schedule(pace, filled);
     }
 
-    /// Answers a segment of which nothing counts, and tells what of it was here before
+    /// Answers a segment of which nothing counts, and reports which of its bytes were here before
     /// (`tcp_send_dupack`).
     pub(super) fn on_refused(&mut self, left: u64, right: u64) {
         self.ack_now = true;
@@ -214,7 +215,7 @@ impl Receiver {
         }
     }
 
-    /// A repetition, or bytes that nobody asked for: told at once.
+    /// A repetition, or bytes outside the window: reported at once.
     fn on_useless(&mut self, left: u64, right: u64) {
         if left > self.next + self.window {
             self.counts.outside_window += 1;
@@ -244,7 +245,7 @@ impl Receiver {
         self.islands.retain(|island| island.1 > next);
     }
 
-    /// Keeps bytes behind a hole, and the end of the stream, which has a number like a byte.
+    /// Keeps bytes after a hole, and the end of the stream, which has a number like a byte.
     fn keep(&mut self, left: u64, mut payload: Bytes, fin: bool) {
         self.counts.out_of_order += 1;
         let data = (left + payload.len() as u64).min(self.next + self.window);
@@ -256,7 +257,8 @@ impl Receiver {
         payload.truncate((data - left) as usize);
         let touches = |other: &Island| other.1 >= left && other.0 <= right;
         let place = self.islands.iter().position(touches).unwrap_or(self.islands.len());
-        // What is held together could else not be told of any more (`tcp_sack_compress_send_ack`).
+        // An island that is held together with others could otherwise not be reported any more
+        // (`tcp_sack_compress_send_ack`).
         self.ack_now |= self.compressed.is_some() && place >= EXPECTED_BLOCKS;
         let mut island = (left, right);
         let mut overlap = None;
@@ -283,7 +285,7 @@ impl Receiver {
         }
     }
 
-    /// Follows how fast data comes, for the delay of acknowledgements (`tcp_event_data_recv`).
+    /// Measures how fast data arrives, for the delay of acknowledgements (`tcp_event_data_recv`).
     fn time_data(&mut self, Pace { now, rto, .. }: Pace) {
         let min = self.delayed_ack.min;
         match self.last_data.replace(now) {
@@ -322,7 +324,7 @@ impl Receiver {
         self.quicken(most);
     }
 
-    /// The same without a word about whether data is answered with data (`tcp_incr_quickack`).
+    /// The same, without changing whether data counts as answered with data (`tcp_incr_quickack`).
     fn quicken(&mut self, most: u32) {
         let half_window = self.window / (2 * self.largest.max(536));
         let most = u64::from(most).min(half_window.max(2));
@@ -333,8 +335,8 @@ impl Receiver {
     fn schedule(&mut self, pace: Pace, filled: bool) {
         let segments = u64::from(self.delayed_ack.segments.saturating_sub(1));
         let many = self.next - self.acked > self.largest * segments;
-        // The application takes what is pushed at once, and emptying the buffer of it sends an
-        // acknowledgement (`tcp_cleanup_rbuf`), for which an answer would be waited else.
+        // The application reads pushed data at once, and emptying the buffer sends an
+        // acknowledgement (`tcp_cleanup_rbuf`), which would otherwise wait to go with an answer.
         let taken = pace.push && self.delayed_ack.push && self.islands.is_empty();
         if many || filled || (!self.answers && (self.quick > 0 || taken)) {
             self.ack_now = true;
@@ -345,14 +347,14 @@ impl Receiver {
         }
     }
 
-    /// Sets the timer of a delayed acknowledgement (`tcp_send_delayed_ack`): it waits no longer
-    /// than a round trip where that is known.
+    /// Sets the timer of a delayed acknowledgement (`tcp_send_delayed_ack`). It waits no longer
+    /// than a round trip, if that is known.
     fn delay(&mut self, pace: Pace) {
         let DelayedAck { min, max, .. } = self.delayed_ack;
         let most = if pace.rtt.is_zero() { max } else { max.min(pace.rtt.max(min)) };
         let wait = self.wait.clamp(min, most);
         let due = self.tick.due(pace.now, wait);
-        // One that is about to go need not go for this.
+        // An acknowledgement that is about to be sent goes at once.
         self.ack_now |= self.delayed.is_some_and(|old| old <= pace.now + wait / 4);
         self.delayed = Some(self.delayed.map_or(due, |old| old.min(due)));
         self.rto = pace.rto;
@@ -383,7 +385,7 @@ impl Receiver {
         self.ack_now = true;
     }
 
-    /// The sender is to hear of a mark: this acknowledgement and the next go at once.
+    /// The sender is to hear of a mark: this acknowledgement and the next are sent at once.
     pub(super) fn on_mark(&mut self) {
         self.enter_quick(2);
         self.ack_now = true;
@@ -393,7 +395,7 @@ impl Receiver {
         self.ack_now
     }
 
-    /// Notes that a segment with an acknowledgement leaves, with data of this end's own or without.
+    /// Notes that a segment with an acknowledgement leaves, with data of this end or without.
     pub(super) fn on_ack_sent(&mut self, now: Instant, has_data: bool) {
         let is_recent = self.last_data.is_some_and(|last| now.since(last) < self.wait);
         self.answers |= has_data && is_recent;
@@ -403,7 +405,8 @@ impl Receiver {
         self.compressed = None;
         self.compressed_acks = 0;
         self.duplicate = None;
-        // Answers to what does not count at all are none of those (`tcp_dec_quickack_mode`).
+        // Answers to segments of which nothing counts do not use up quick acknowledgements
+        // (`tcp_dec_quickack_mode`).
         if std::mem::take(&mut self.is_scheduled) && self.quick > 0 {
             self.quick -= 1;
             if self.quick == 0 {
@@ -435,7 +438,8 @@ impl Receiver {
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.poll_timeout().is_some_and(|due| due <= now) {
             if self.delayed.is_some_and(|due| due <= now) {
-                // Waiting brought nothing to wait for: longer next time, or never mind answers.
+                // The wait was in vain: next time it is longer, or answers with data are no longer
+                // expected.
                 let longer = (self.wait * 2).min(self.rto);
                 self.wait = if self.answers { self.delayed_ack.min } else { longer };
                 self.answers = false;

@@ -1,8 +1,9 @@
-//! Loss recovery of the years before RACK: with SACK after RFC 6675, without after RFC 6582.
+//! Loss recovery from before RACK: RFC 6675 with SACK, RFC 6582 without.
 //!
-//! RFC 6675 counts segments, not bytes, as all full ones are alike. Limited transmit (RFC 3042)
-//! follows from the pipe with SACK and is added for NewReno. Time-outs repeat from the first
-//! missing segment on and keep what SACK told (RFC 6675, 5.1).
+//! RFC 6675 counts segments here, not bytes, as all full ones are alike. With SACK, limited
+//! transmit (RFC 3042) follows from the pipe; for NewReno it is added. After a time-out,
+//! retransmission starts at the first missing segment, and what SACK reported is kept (RFC 6675,
+//! 5.1).
 
 use super::config::Recovery;
 use super::congestion::Controller;
@@ -13,7 +14,7 @@ use crate::base::Instant;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Classic {
     duplicates: u32,
-    /// Below this segment all that is missing has been marked.
+    /// All missing segments below this one have been marked.
     marked: u64,
     /// The rescue retransmission of this recovery was used.
     rescued: bool,
@@ -27,7 +28,8 @@ impl Classic {
 }
 
 impl Sender {
-    /// What the window before a loss is taken to be: Linux takes the window, the RFCs the flight.
+    /// What counts as the window before a loss: the congestion window in Linux, at most the flight
+    /// in the RFCs.
     pub(super) fn reduction_basis(&self) -> u32 {
         match self.recovery {
             Recovery::RackTlp | Recovery::LinuxReno => self.window.cwnd,
@@ -87,7 +89,7 @@ impl Sender {
         self.classic.duplicates = 0;
     }
 
-    /// IsLost: what lies below three segments that have arrived.
+    /// `IsLost`: segments below three that have arrived.
     fn mark_below_sacked(&mut self) {
         let Some(third) = self.board.sacked_from_top(DUP_THRESH) else {
             return;
@@ -100,8 +102,8 @@ impl Sender {
         self.classic.marked = self.classic.marked.max(third);
     }
 
-    /// NextSeg, rules 3 and 4: with no new data, what is missing below the highest SACK, and once
-    /// the last segment of all.
+    /// `NextSeg`, rules 3 and 4: without new data, a missing segment below the highest SACK, and
+    /// once the last segment of all.
     pub(super) fn rescue(&mut self) -> Option<u64> {
         let idle = self.recovery == Recovery::Rfc6675
             && self.state == State::Recovery
@@ -152,7 +154,7 @@ impl Sender {
             (_, false) if tally.duplicate && self.board.packets_out() > 0 => {
                 self.classic.duplicates += 1;
                 // RFC 6582, 3.2, step 2: until more than `recover` is acknowledged, duplicates may
-                // be echoes of what was repeated, after a time-out too.
+                // be caused by retransmissions, also after a time-out.
                 if self.classic.duplicates == DUP_THRESH && self.una > self.high_seq {
                     self.enter_fast_recovery();
                     self.window.cwnd = self.window.ssthresh + DUP_THRESH;

@@ -1,9 +1,9 @@
-//! Loss recovery as Linux 6 does it: RACK and tail loss probes (RFC 8985), proportional rate
-//! reduction (RFC 6937)
+//! Loss recovery as in Linux 6: RACK and tail loss probes (RFC 8985), proportional rate reduction
+//! (RFC 6937).
 //!
-//! Where the RFCs leave a choice this follows `tcp_recovery.c` and `tcp_input.c`: three segments
-//! acknowledged out of order mark losses at once as long as no reordering was seen, and after a
-//! reduction that had space the window grows with what is delivered.
+//! Where the RFCs leave a choice this follows `tcp_recovery.c` and `tcp_input.c`: as long as no
+//! reordering was seen, three segments acknowledged out of order mark losses at once; and after a
+//! reduction that had space, the window grows with what is delivered.
 
 use super::congestion::Controller;
 use super::rtt::RttEstimator;
@@ -13,26 +13,27 @@ use crate::base::{Duration, Instant};
 
 /// Recoveries for which a wider reordering window is kept (`TCP_RACK_RECOVERY_THRESH`).
 pub(super) const REORDER_PERSIST: u32 = 16;
-/// The most reordering, in segments, that is adapted to (`net.ipv4.tcp_max_reordering`).
+/// Most reordering, in segments, to which the sender adapts (`net.ipv4.tcp_max_reordering`).
 pub(super) const MAX_REORDERING: u32 = 300;
 const TICK_NANOS: u64 = 1_000_000;
 
-/// What an acknowledgement lets go out beside new data (`rexmit` of `tcp_ack`).
+/// What may be retransmitted after an acknowledgement (`rexmit` of `tcp_ack`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// What is lost, before new data.
+    /// Lost segments, before new data.
     #[default]
     First,
-    /// What is lost, once there is no new data that may go.
+    /// Lost segments, once there is no new data that may be sent.
     AfterNew,
     /// Nothing.
     No,
 }
 
-/// State of the recovery: RACK's own, and what can be undone.
+/// State of RACK, and what can be undone.
 #[derive(Clone, Debug)]
 pub(super) struct Rack {
-    /// The segment sent last among those delivered: when, its end, and its round trip.
+    /// Of the segment sent last among those delivered: when it was sent, its end, and its
+    /// round-trip time.
     pub(super) sent: Instant,
     pub(super) end_seq: u64,
     pub(super) rtt: Duration,
@@ -40,7 +41,7 @@ pub(super) struct Rack {
     pub(super) window_steps: u32,
     pub(super) window_persist: u32,
     pub(super) dsack_seen: bool,
-    /// Segments that were reported so.
+    /// Segments that were reported by DSACK.
     dsack_segments: u64,
     pub(super) adjusted_at: u64,
     pub(super) reordering: u32,
@@ -50,11 +51,11 @@ pub(super) struct Rack {
     pub(super) probe_end: Option<u64>,
     pub(super) probe_resent: bool,
     pub(super) probe_dsack: bool,
-    /// RFC 5682 is under way.
+    /// F-RTO (RFC 5682) is under way.
     pub(super) frto: bool,
     pub(super) repeat: Repeat,
     pub(super) undo_marker: Option<u64>,
-    /// Retransmissions that were not found needless; none before the first.
+    /// Retransmissions that were not reported as needless; `None` before the first.
     pub(super) undo_resent: Option<u32>,
     pub(super) first_resent: Option<Instant>,
     pub(super) prior_ssthresh: Option<u32>,
@@ -109,7 +110,7 @@ impl Rack {
         }
     }
 
-    /// Takes a delivered segment; behind a hole the echoed timestamp says nothing about it.
+    /// Takes a delivered segment. While a hole is open, the echoed timestamp says nothing about it.
     pub(super) fn on_delivered(&mut self, now: Instant, min_rtt: Duration, segment: &Segment) {
         let rtt = now.since(segment.sent);
         if segment.ever_resent && rtt < min_rtt {
@@ -122,7 +123,7 @@ impl Rack {
         }
     }
 
-    /// RFC 8985, 6.2, step 4: the wait for segments that may be reordered.
+    /// RFC 8985, 6.2, step 4: how long to wait for segments that may be reordered.
     fn window(&self, state: State, sacked_out: u32, rtt: &RttEstimator) -> Duration {
         if !self.reordering_seen && (state >= State::Recovery || sacked_out >= self.reordering) {
             return Duration::ZERO;
@@ -156,13 +157,13 @@ pub(super) fn is_before_tick(echo: Option<Instant>, time: Instant) -> bool {
 }
 
 impl Sender {
-    /// What an acknowledgement means for recovery and window (`tcp_ack`, second half).
+    /// Handles an acknowledgement for recovery and window (`tcp_ack`, second half).
     pub(super) fn recover_rack(&mut self, now: Instant, tally: &mut Tally) {
         self.on_overtaken(tally.overtaken);
         self.rack.adapt_window(tally, self.delivered);
         self.on_probe_acked(tally);
         let dubious = tally.duplicate || tally.sacked || tally.dsack || tally.echo_mark;
-        // With nothing in flight there is nothing to be alerted about but a needless repetition.
+        // With nothing in flight, only a needless retransmission matters.
         let is_alert = tally.outstanding || tally.dsack;
         if is_alert && (dubious || self.state != State::Open) {
             self.rack.repeat = Repeat::First;
@@ -188,9 +189,9 @@ impl Sender {
         self.counts.reorderings += 1;
     }
 
-    /// A needless repetition was reported (`tcp_dsack_seen`): something more has arrived, and where
-    /// there was reordering, it may have been taken for a loss. More reports than repetitions are
-    /// of what the network doubled, and mean nothing.
+    /// A needless retransmission was reported (`tcp_dsack_seen`): one more segment has arrived. If
+    /// there was reordering, it may have been taken for a loss. If there are more reports than
+    /// retransmissions, the network has duplicated segments, and the reports mean nothing.
     pub(super) fn on_dsack(&mut self, block: (u64, u64), tally: &mut Tally) {
         self.counts.dsacks += 1;
         let segments = (block.1.saturating_sub(block.0)).div_ceil(u64::from(self.mss)).max(1);
@@ -207,7 +208,7 @@ impl Sender {
         if let Some(left) = self.rack.undo_resent.as_mut().filter(|_| ours && self.undo) {
             *left = left.saturating_sub(segments.min(64) as u32);
         }
-        // The original and its repetition have both come: it was overtaken, not lost.
+        // The original and its retransmission have both arrived: it was overtaken, not lost.
         let ids = self.board.first_id()..self.board.end_id();
         let twice = ids.map(|id| self.board.get(id)).find(|segment| {
             let is_inside = block.0 <= segment.seq && segment.end() <= block.1;
@@ -221,13 +222,13 @@ impl Sender {
     /// `tcp_fastretrans_alert`.
     fn alert(&mut self, now: Instant, tally: &mut Tally) {
         if tally.echo_mark {
-            // The network has said so itself: there is nothing to take back.
+            // The network itself has reported congestion: there is nothing to undo.
             self.rack.prior_ssthresh = None;
         }
         if self.state == State::Open {
             self.rack.first_resent = None;
         } else if self.una > self.high_seq && self.state == State::Cwr {
-            // Above, not at: so the peer has heard of the cut.
+            // Above, not at: only then has the peer heard of the reduction.
             self.end_reduction();
             self.state = State::Open;
         } else if self.una >= self.high_seq && self.state == State::Recovery {
@@ -273,7 +274,7 @@ impl Sender {
         }
     }
 
-    /// Looks for losses while nothing is being recovered, or when a time-out's recovery is over.
+    /// Looks for losses outside recovery, or when the recovery after a time-out is over.
     fn look_outside_recovery(&mut self, now: Instant, tally: &mut Tally) {
         if tally.una_advanced {
             self.board.assumed = 0;
@@ -300,8 +301,8 @@ impl Sender {
         tally.resend_lost |= self.board.resent_out < resent;
     }
 
-    /// RFC 8985, 6.2, step 5: marks what was sent long enough before a delivered segment;
-    /// returns how long the others are to be waited for.
+    /// RFC 8985, 6.2, step 5: marks segments that were sent long enough before a delivered one;
+    /// returns how long to wait for the others.
     fn mark_late(&mut self, now: Instant) -> Option<Duration> {
         let window = self.rack.window(self.state, self.board.sacked_out, &self.rtt);
         let patience = self.rack.rtt + window;
@@ -326,13 +327,13 @@ impl Sender {
     pub(super) fn on_reorder_timer(&mut self, now: Instant) {
         self.rack.repeat = Repeat::First;
         let (before, lost) = (self.board.in_flight(), self.board.lost_total);
-        // What is not late yet is left to the next acknowledgement or the time-out.
+        // Segments that are not late yet are left to the next acknowledgement or the time-out.
         let _ = self.mark_late(now);
         if self.board.in_flight() != before && self.state != State::Recovery {
             self.enter_recovery(false);
             self.reduce(1, (self.board.lost_total - lost) as u32, false);
         }
-        // The time-out counts from the head's transmission, as this timer replaced it.
+        // This timer replaced the time-out, which counts from the head's transmission.
         self.timer = Some((Timer::Reorder, now));
         self.rearm_rto(now);
     }
@@ -342,7 +343,7 @@ impl Sender {
         self.forget_repetitions();
         self.begin_undo();
         self.rack.prior_ssthresh = None;
-        // A window that is being cut for a mark is not cut again for a loss in it.
+        // A window that is being reduced for a mark is not reduced again for a loss in it.
         if self.state != State::Cwr {
             self.rack.prior_ssthresh = Some(self.current_threshold()).filter(|_| !marked);
             self.begin_reduction();
@@ -414,7 +415,7 @@ impl Sender {
         self.on_new_sent();
     }
 
-    /// Notes a segment sent, for the reduction.
+    /// Notes that a segment was sent, for the reduction.
     pub(super) fn on_new_sent(&mut self) {
         let reducing = matches!(self.state, State::Cwr | State::Recovery);
         self.rack.prr_out += u32::from(reducing);

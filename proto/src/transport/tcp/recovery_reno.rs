@@ -1,8 +1,9 @@
-//! Linux without SACK: NewReno (RFC 6582) by an assumed number of segments that have arrived.
+//! Linux without SACK: NewReno (RFC 6582) with an assumed number of arrived segments.
 //!
-//! Where RFC 6582 inflates the window for each duplicate acknowledgement, Linux takes a segment
-//! off what is in flight (`tcp_add_reno_sack`) and reduces the window in proportion, as with SACK.
-//! There are no tail loss probes. Duplicates below the end of the last recovery begin no new one.
+//! Where RFC 6582 inflates the window for each duplicate acknowledgement, Linux subtracts a segment
+//! from those in flight (`tcp_add_reno_sack`) and reduces the window in proportion, as with SACK.
+//! There are no tail loss probes. Duplicates below the end of the last recovery do not begin a new
+//! one.
 
 use super::config::Recovery;
 use super::recovery_rack::MAX_REORDERING;
@@ -13,7 +14,7 @@ impl Sender {
         self.recovery == Recovery::LinuxReno
     }
 
-    /// A duplicate says that one more segment has arrived behind a hole.
+    /// A duplicate means that one more segment has arrived after a hole.
     pub(super) fn assume_arrived(&mut self, duplicate: bool) {
         if !duplicate || !self.is_linux_reno() {
             return;
@@ -24,8 +25,9 @@ impl Sender {
         self.delivered += u64::from(self.board.assumed.saturating_sub(before));
     }
 
-    /// `acked` segments were acknowledged cumulatively: all but the head's were assumed before, and
-    /// what was counted as delivered then is not counted again (`tcp_remove_reno_sacks`).
+    /// `acked` segments were acknowledged cumulatively. All but the head were assumed to have
+    /// arrived, and those that counted as delivered then do not count again
+    /// (`tcp_remove_reno_sacks`).
     pub(super) fn take_assumed(&mut self, acked: u32) {
         if acked == 0 || !self.is_linux_reno() {
             return;
@@ -36,20 +38,22 @@ impl Sender {
         self.limit_assumed(acked);
     }
 
-    /// No more can have arrived than were sent: what looks like more was reordering
+    /// No more segments can have arrived than were sent: what looks like more was reordering
     /// (`tcp_check_reno_reordering`).
     fn limit_assumed(&mut self, addend: u32) {
         let out = self.board.packets_out();
         let holes = self.board.lost_out.max(1).min(out);
         if self.board.assumed + holes > out {
             self.board.assumed = out - holes;
-            // Set, not raised: of few segments in flight two duplicates may then tell of a loss.
+            // Set, not raised: with few segments in flight, two duplicates may then indicate a
+            // loss.
             self.rack.reordering = (out + addend).min(MAX_REORDERING);
             self.rack.reordering_seen = true;
         }
     }
 
-    /// `tcp_newreno_mark_lost`: the head, after enough duplicates or a partial acknowledgement.
+    /// `tcp_newreno_mark_lost`: marks the head after enough duplicates, or after a partial
+    /// acknowledgement.
     pub(super) fn mark_head_lost(&mut self, tally: &Tally) {
         let enough = self.state < State::Recovery && self.board.assumed >= self.rack.reordering;
         let partial = self.state == State::Recovery && tally.una_advanced;
@@ -59,8 +63,8 @@ impl Sender {
         }
     }
 
-    /// Whether recovery is held until something above its end is acknowledged, lest duplicates of
-    /// what it repeated begin another one.
+    /// Whether recovery lasts until something above its end is acknowledged, so that duplicates
+    /// caused by its retransmissions do not begin another one.
     pub(super) fn is_held_at_end(&self) -> bool {
         self.is_linux_reno() && self.una == self.high_seq
     }

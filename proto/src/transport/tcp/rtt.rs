@@ -1,8 +1,8 @@
 //! Round-trip times and the retransmission time-out (RFC 6298), by default as Linux computes it.
 //!
-//! Linux differs from the RFC: the deviation is the greatest of the last round trip, decays only
-//! once per round trip, grows slowly when samples fall, and never lies below the minimum RTO, so
-//! that RTO >= SRTT + 200 ms (`tcp_rtt_estimator`).
+//! Linux differs from the RFC: the deviation is the largest of the last round trip, decays only
+//! once per round trip, grows slowly when samples fall, and is never below the minimum RTO, so that
+//! RTO >= SRTT + 200 ms (`tcp_rtt_estimator`).
 
 use super::config::{TcpConfig, Tick};
 use crate::base::{Duration, Instant};
@@ -19,7 +19,7 @@ pub(super) struct RttEstimator {
     max_rto: Duration,
     /// Nanoseconds; zero before the first sample.
     srtt: i64,
-    /// Mean deviation times four, over the last samples.
+    /// Four times the mean deviation, over the last samples.
     deviation: i64,
     deviation_max: i64,
     /// What the time-out adds to `srtt`.
@@ -30,7 +30,7 @@ pub(super) struct RttEstimator {
     minimum: Minimum,
 }
 
-/// The least of the last 300 to 600 seconds, in two halves.
+/// The minimum of the last 300 to 600 seconds, kept in two halves.
 #[derive(Clone, Copy, Debug)]
 struct Minimum {
     before: Duration,
@@ -60,7 +60,7 @@ impl RttEstimator {
         }
     }
 
-    /// Takes a sample; `una` and `nxt` tell where a round trip ends.
+    /// Takes a sample; `una` and `nxt` show where a round trip ends.
     pub(super) fn on_sample(&mut self, sample: Duration, una: u64, nxt: u64) {
         let sample = (sample.as_nanos() as i64).max(1);
         if self.linux {
@@ -116,7 +116,7 @@ impl RttEstimator {
         }
     }
 
-    /// Takes a sample that no delay of acknowledgements can have made longer.
+    /// Takes a sample that delayed acknowledgements cannot have lengthened.
     pub(super) fn on_minimum(&mut self, now: Instant, sample: Duration) {
         if now.since(self.minimum.since) > MINIMUM_LIFE {
             let (before, since) = (self.minimum.current, now);
@@ -125,7 +125,7 @@ impl RttEstimator {
         self.minimum.current = self.minimum.current.min(sample);
     }
 
-    /// The least round-trip time of late; `Duration::MAX` before the first sample.
+    /// The minimum of recent round-trip times; `Duration::MAX` before the first sample.
     pub(super) fn minimum(&self) -> Duration {
         self.minimum.before.min(self.minimum.current)
     }

@@ -1,14 +1,14 @@
 //! What a sender knows of each segment in flight (RFC 6675, 3; RFC 8985, 5.2).
 //!
-//! Segments are kept in sequence order; those that may still arrive are also threaded in the
-//! order of their last transmission, which is the order RACK looks at them, so that neither an
-//! acknowledgement nor a search for losses costs more than the segments it changes.
+//! Segments are kept in sequence order. Those that may still arrive are also linked in the order of
+//! their last transmission (the thread), in which RACK looks at them. So neither an acknowledgement
+//! nor a search for losses costs more than the segments that it changes.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::base::Instant;
 
-/// The name of a segment: its place in the order of first transmission.
+/// The id of a segment: its place in the order of first transmission.
 pub(super) type SegmentId = u64;
 const NONE: SegmentId = u64::MAX;
 
@@ -21,11 +21,11 @@ pub(super) struct Segment {
     pub(super) length: u32,
     /// Whether it ends the stream.
     pub(super) fin: bool,
-    /// Its last transmission.
+    /// When it was last transmitted.
     pub(super) sent: Instant,
-    /// What was delivered when it was last transmitted.
+    /// Segments that had been delivered when it was last transmitted.
     pub(super) delivered: u64,
-    /// The peer has said that it holds the segment.
+    /// The peer has reported that it has the segment.
     pub(super) sacked: bool,
     /// Its last transmission counts as lost.
     pub(super) lost: bool,
@@ -33,7 +33,7 @@ pub(super) struct Segment {
     pub(super) resent: bool,
     /// It was retransmitted at least once.
     pub(super) ever_resent: bool,
-    /// It stands in one packet with the segment before it.
+    /// It is in one packet with the segment before it.
     joined: bool,
     threaded: bool,
     before: SegmentId,
@@ -55,19 +55,20 @@ pub(super) struct Scoreboard {
     /// Ends of the thread by transmission time.
     oldest: SegmentId,
     newest: SegmentId,
-    /// Lost and not yet retransmitted.
+    /// Lost segments that are not retransmitted yet.
     waiting: BTreeSet<SegmentId>,
-    /// Ranges that the peer has acknowledged selectively, in order, apart from each other.
+    /// Ranges that the peer has acknowledged selectively, in order and disjoint.
     ranges: Vec<(u64, u64)>,
     highest_sacked: SegmentId,
     pub(super) sacked_out: u32,
     pub(super) lost_out: u32,
     pub(super) resent_out: u32,
-    /// Segments that duplicates, without SACK, say have arrived, whichever they are.
+    /// Segments that must have arrived by the count of duplicate acknowledgements, without SACK; it
+    /// is not known which.
     pub(super) assumed: u32,
     /// Segments that were ever marked lost.
     pub(super) lost_total: u64,
-    /// Packets, of one or more segments, that all of them stand in.
+    /// Packets, of one or more segments, that contain all these segments.
     pub(super) packets: u32,
 }
 
@@ -126,13 +127,13 @@ impl Scoreboard {
         self.waiting.first().copied()
     }
 
-    /// Start of the highest segment acknowledged selectively, if there is one.
+    /// The highest segment that was acknowledged selectively, if there is one.
     pub(super) fn highest_sacked(&self) -> Option<&Segment> {
         (self.sacked_out > 0).then(|| self.get(self.highest_sacked))
     }
 
-    /// Takes a segment that is transmitted for the first time; `joined` if it stands in one packet
-    /// with the one before.
+    /// Adds a segment that is transmitted for the first time; `joined` if it is in one packet with
+    /// the one before.
     pub(super) fn push(
         &mut self,
         (seq, length, fin): (u64, u32, bool),
@@ -176,14 +177,14 @@ impl Scoreboard {
         self.thread(id);
     }
 
-    /// A segment, if it is there, begins a packet of its own.
+    /// A segment, if it is there, becomes the first of a packet.
     fn split(&mut self, id: SegmentId) {
         if id < self.end_id() && std::mem::take(&mut self.get_mut(id).joined) {
             self.packets += 1;
         }
     }
 
-    /// Notes a repetition that probes the path: the segment counts once in flight, as before.
+    /// Notes a retransmission that probes the path: the segment still counts once in flight.
     pub(super) fn on_probed(&mut self, id: SegmentId, now: Instant, delivered: u64) {
         self.split(id);
         self.split(id + 1);
@@ -197,7 +198,7 @@ impl Scoreboard {
         }
     }
 
-    /// Whether something in flight was surely repeated (`tcp_any_retrans_done`).
+    /// Whether something in flight was certainly retransmitted (`tcp_any_retrans_done`).
     pub(super) fn has_repeated(&self) -> bool {
         self.resent_out > 0 || self.front().is_some_and(|head| head.ever_resent)
     }
@@ -238,7 +239,7 @@ impl Scoreboard {
         before
     }
 
-    /// Takes the first segment away if it ends at or before `until`; cuts it if it straddles.
+    /// Removes the first segment if it ends at or before `until`; shortens it if it straddles that.
     pub(super) fn pop_acked(&mut self, until: u64) -> Option<Segment> {
         let front = self.segments.front_mut()?;
         if front.end() > until {
@@ -250,7 +251,7 @@ impl Scoreboard {
         let id = self.first;
         self.unthread(id);
         self.waiting.remove(&id);
-        // What is left of its packet is still one.
+        // The rest of its packet is still one packet.
         self.split(id + 1);
         self.packets -= 1;
         let segment = self.segments.pop_front().expect("it was looked at");
@@ -268,7 +269,8 @@ impl Scoreboard {
         }
     }
 
-    /// Takes a SACK block and shows each segment that it newly covers, as it was before.
+    /// Takes a SACK block, and passes each segment that it newly covers to `newly`, as it was
+    /// before.
     pub(super) fn on_sack(&mut self, left: u64, right: u64, mut newly: impl FnMut(&Segment)) {
         let at = self.ranges.partition_point(|range| range.1 < left);
         if self.ranges.get(at).is_some_and(|range| range.0 <= left && range.1 >= right) {
@@ -280,7 +282,8 @@ impl Scoreboard {
             merged = (merged.0.min(range.0), merged.1.max(range.1));
             end += 1;
         }
-        // The walk starts behind what the first old range covers: growing blocks cost what is new.
+        // The walk starts after the first old range, so that a growing block costs only what is
+        // new.
         let start = match self.ranges.get(at) {
             Some(range) if at < end && range.0 <= left => range.1,
             _ => left,
@@ -296,7 +299,7 @@ impl Scoreboard {
         }
     }
 
-    /// The first segment that ends behind `seq`.
+    /// The first segment that ends after `seq`.
     fn find(&self, seq: u64) -> SegmentId {
         self.first + self.segments.partition_point(|segment| segment.end() <= seq) as u64
     }
@@ -312,7 +315,7 @@ impl Scoreboard {
         Some(id)
     }
 
-    /// Forgets all selective acknowledgements: the peer has taken them back.
+    /// Forgets all selective acknowledgements: the peer has revoked them.
     pub(super) fn forget_sacks(&mut self) {
         self.ranges.clear();
         self.sacked_out = 0;
@@ -320,7 +323,7 @@ impl Scoreboard {
         self.rethread();
     }
 
-    /// Takes back that anything was lost.
+    /// Takes back all marks of loss.
     pub(super) fn unmark_lost(&mut self) {
         self.lost_out = 0;
         self.waiting.clear();
@@ -370,7 +373,7 @@ impl Scoreboard {
         }
     }
 
-    /// Builds the thread anew; for the rare events that bring segments back into it.
+    /// Rebuilds the thread, for the rare events that bring segments back into it.
     fn rethread(&mut self) {
         (self.oldest, self.newest) = (NONE, NONE);
         let mut ids = Vec::with_capacity(self.segments.len());

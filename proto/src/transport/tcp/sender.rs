@@ -1,8 +1,8 @@
-//! The sending half: the window, acknowledgements, timers and what to send next (RFC 9293, 3.8;
-//! RFC 5681; RFC 6298), in the order of Linux (`tcp_ack`, `tcp_write_xmit`).
+//! The sending half: the window, acknowledgements, timers and what to send next (RFC 9293, 3.8; RFC
+//! 5681; RFC 6298), in the order of Linux (`tcp_ack`, `tcp_write_xmit`).
 //!
-//! What is done about losses is in `recovery_rack.rs` and `recovery_6675.rs`. Linux sends while it
-//! handles an acknowledgement; here the caller asks for segments afterwards, one at a time.
+//! Loss recovery is in `recovery_rack.rs` and `recovery_6675.rs`. Linux sends while it handles an
+//! acknowledgement; here the caller asks for segments afterwards, one at a time.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -22,7 +22,7 @@ use crate::base::{Duration, Instant};
 
 /// Slack of timers that are shorter than a tick of the kernel (`TCP_TIMEOUT_MIN_US`).
 pub(super) const TIMER_SLACK: Duration = Duration::from_millis(2);
-/// Duplicate acknowledgements, or segments, that tell a loss from reordering (RFC 5681).
+/// Duplicate acknowledgements, or segments, by which a loss is told from reordering (RFC 5681).
 pub(super) const DUP_THRESH: u32 = 3;
 
 /// The states of loss recovery, as Linux names them.
@@ -31,13 +31,13 @@ pub(super) const DUP_THRESH: u32 = 3;
 pub(super) enum State {
     Open,
     Disorder,
-    /// The window is being cut because of a mark.
+    /// The window is being reduced because of an ECN mark.
     Cwr,
     Recovery,
     Loss,
 }
 
-/// What the one timer of the sender is for.
+/// What the sender's only timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timer {
     /// Retransmission time-out.
@@ -50,7 +50,7 @@ pub(super) enum Timer {
     Persist,
 }
 
-/// What the sending half did.
+/// Counters of the sending half.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SenderCounts {
     pub(super) segments: u64,
@@ -64,11 +64,11 @@ pub(super) struct SenderCounts {
     pub(super) dsacks: u64,
     pub(super) reorderings: u64,
     pub(super) invalid_acks: u64,
-    /// Cuts of the window because of marks.
+    /// Reductions of the window because of marks.
     pub(super) marks: u64,
 }
 
-/// An acknowledgement with its numbers placed in the stream.
+/// An acknowledgement, with its numbers in the 64-bit sequence space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ack {
     pub(super) number: u64,
@@ -76,7 +76,7 @@ pub(super) struct Ack {
     pub(super) window: u64,
     pub(super) sacks: [(u64, u64); 4],
     pub(super) sack_count: usize,
-    /// Echoed timestamp, as the time it stood for.
+    /// Echoed timestamp, as the time at which it was sent.
     pub(super) echo: Option<Instant>,
     /// The segment carried no data and no SYN or FIN.
     pub(super) bare: bool,
@@ -90,7 +90,7 @@ pub(super) struct Cut {
     pub(super) seq: u64,
     pub(super) length: u32,
     pub(super) fin: bool,
-    /// It takes all that there is to send.
+    /// It contains the last byte that there is to send.
     pub(super) push: bool,
     /// It was sent before.
     pub(super) repeated: bool,
@@ -101,7 +101,7 @@ pub(super) struct Cut {
 pub(super) struct Sender {
     pub(super) recovery: Recovery,
     pub(super) undo: bool,
-    /// ECN was agreed on.
+    /// Whether ECN was agreed on.
     pub(super) ecn: bool,
     counting: Counting,
     pub(super) initial_window: u32,
@@ -110,7 +110,7 @@ pub(super) struct Sender {
     pub(super) tick: Tick,
     initial_rto: Duration,
     pub(super) retries: u32,
-    /// Most payload in a segment.
+    /// Most payload bytes of a segment.
     pub(super) mss: u32,
     pub(super) buffer: SendBuffer,
     pub(super) memory: SendMemory,
@@ -123,7 +123,7 @@ pub(super) struct Sender {
     pub(super) controller: AnyController,
     pub(super) window: Window,
     pub(super) state: State,
-    /// `nxt` when recovery began; before the first, below what may be lost.
+    /// `nxt` when the last recovery began; before the first one, below all that may be lost.
     pub(super) high_seq: u64,
     pub(super) delivered: u64,
     pub(super) timer: Option<(Timer, Instant)>,
@@ -144,9 +144,9 @@ pub(super) struct Sender {
     pub(super) sent_any: bool,
     pub(super) burst: Burst,
     pub(super) deferral: Deferral,
-    /// Marks of what was sent before this cut the window no more.
+    /// Marks for segments below this number do not reduce the window again.
     pub(super) mark_high: u64,
-    /// The next new segment says that the window was cut.
+    /// The next new segment reports that the window was reduced (CWR).
     pub(super) tell_cut: bool,
     pub(super) counts: SenderCounts,
 }
@@ -203,7 +203,8 @@ impl Sender {
         }
     }
 
-    /// Starts once the handshake is done; a lost SYN costs the initial window (RFC 5681, 3.1).
+    /// Starts once the handshake is done. `syn_lost` reduces the initial window to one segment (RFC
+    /// 5681, 3.1).
     pub(super) fn on_established(&mut self, now: Instant, window: u64, syn_lost: bool) {
         self.window_end = self.una + window;
         self.used_since = now;
@@ -214,13 +215,13 @@ impl Sender {
 
     /// Takes bytes of the application.
     pub(super) fn write(&mut self, bytes: Bytes) {
-        // What finds nothing before it goes at once (`tcp_push_one`).
+        // If nothing waits before it, it is sent at once (`tcp_push_one`).
         self.deferral = if self.unsent() > 0 { Deferral::Allowed } else { Deferral::SkippedOnce };
         self.buffer.push(bytes);
         self.memory.on_written(self.held());
     }
 
-    /// Bytes that the application may write.
+    /// Bytes that the application may write now.
     pub(super) fn room(&self) -> u64 {
         self.memory.room(self.held())
     }
@@ -240,7 +241,7 @@ impl Sender {
         self.finish
     }
 
-    /// Whether the peer has all, the end of the stream too.
+    /// Whether the peer has everything, including the end of the stream.
     pub(super) fn is_done(&self) -> bool {
         self.finish && self.una > self.buffer.end()
     }
@@ -250,7 +251,7 @@ impl Sender {
         self.failed
     }
 
-    /// Whether this does what Linux does, with SACK or without.
+    /// Whether it behaves like Linux, with SACK or without.
     pub(super) fn is_linux(&self) -> bool {
         matches!(self.recovery, Recovery::RackTlp | Recovery::LinuxReno)
     }
@@ -273,7 +274,8 @@ impl Sender {
         self.deferral = Deferral::Allowed;
         let old = ack.number < self.una;
         let number = ack.number.max(self.una);
-        // The right edge never moves back (RFC 9293, 3.8.6, asks senders to bear that).
+        // The right edge never moves back (RFC 9293, 3.8.6, asks senders to be robust against
+        // that).
         let grown = !old && ack.number + ack.window > self.window_end;
         self.window_end = self.window_end.max(if old { 0 } else { ack.number + ack.window });
         let outstanding = self.board.packets_out() > 0;
@@ -296,7 +298,7 @@ impl Sender {
         if tally.una_advanced {
             self.on_advance(now, number, &mut tally);
             self.take_assumed(tally.acked);
-            // Without SACK nobody can tell an original from its repetition.
+            // Without SACK, an original cannot be told from its repetition.
             tally.original &= !(tally.resent_acked && self.is_linux_reno());
         }
         let sampled = self.sample_rtt(now, &tally);
@@ -328,8 +330,8 @@ impl Sender {
         if is_dsack {
             self.on_dsack(first, tally);
         }
-        // In the order of the stream (`tcp_sacktag_write_queue`): the last of what is delivered
-        // tells the round-trip time that losses are judged by.
+        // In sequence order (`tcp_sacktag_write_queue`): the last delivered segment gives the
+        // round-trip time by which losses are judged.
         let mut ranges = ack.sacks;
         let ranges = &mut ranges[usize::from(is_dsack)..ack.sack_count];
         ranges.sort_unstable_by_key(|range| range.0);
@@ -357,7 +359,7 @@ impl Sender {
         }
     }
 
-    /// Takes cumulatively acknowledged segments off (`tcp_clean_rtx_queue`).
+    /// Removes cumulatively acknowledged segments (`tcp_clean_rtx_queue`).
     fn on_advance(&mut self, now: Instant, number: u64, tally: &mut Tally) {
         while let Some(segment) = self.board.pop_acked(number) {
             tally.acked += 1;
@@ -383,7 +385,8 @@ impl Sender {
         self.timeouts = 0;
     }
 
-    /// Takes a round-trip sample, never from a retransmission (Karn) unless its timestamp tells.
+    /// Takes a round-trip sample, never from a retransmitted segment (Karn) unless its timestamp
+    /// tells which transmission was acknowledged.
     fn sample_rtt(&mut self, now: Instant, tally: &Tally) -> bool {
         let clean = tally.first_acked.filter(|_| !tally.resent_acked);
         let oldest = clean.or(tally.first_sacked);
@@ -395,7 +398,8 @@ impl Sender {
         if let Some(latest) = latest {
             self.rtt.on_minimum(now, latest);
         }
-        // One that was overtaken tells nothing of the path now (`tcp_ack`, `old_ack`).
+        // An acknowledgement that was overtaken says nothing about the path now (`tcp_ack`,
+        // `old_ack`).
         if !tally.old {
             let (una, nxt, mss) = (self.una, self.nxt, self.mss);
             self.controller
@@ -406,8 +410,8 @@ impl Sender {
             return false;
         };
         if oldest.is_none() {
-            // What an echoed timestamp tells is a minimum too, in whole ticks of its clock
-            // (`tcp_ack_update_rtt`).
+            // A round-trip time from an echoed timestamp counts for the minimum too, in whole ticks
+            // of its clock (`tcp_ack_update_rtt`).
             let ticks = (now.since(sent).as_nanos() / TICK_NANOS).max(1);
             let sample = Duration::from_nanos(ticks * TICK_NANOS);
             self.rtt.on_minimum(now, sample);
@@ -418,9 +422,9 @@ impl Sender {
         true
     }
 
-    /// Whether a SACK measured the path with what was sent before the head was last: then the
-    /// time-out restarts, as in Linux (`tcp_clean_rtx_queue`). With what was sent after that it
-    /// could be put off for ever. By RFC 6298 no SACK restarts it.
+    /// Whether a SACK gave a round-trip sample from a segment that was sent before the head's last
+    /// transmission. Then the time-out restarts, as in Linux (`tcp_clean_rtx_queue`). Segments that
+    /// were sent later could put it off for ever. By RFC 6298 no SACK restarts it.
     fn sack_is_of_before(&self, tally: &Tally, sampled: bool) -> bool {
         let (Some(first), Some(head)) = (tally.first_sacked, self.board.front()) else {
             return false;
@@ -433,8 +437,8 @@ impl Sender {
         let delivered = (self.delivered - tally.delivered_before) as u32;
         let limited = self.cwnd_limited
             || (self.window.in_slow_start() && self.window.cwnd < 2 * self.max_packets_out);
-        // Linux grows on what also tells of marks (`tcp_may_raise_cwnd`): they cut the window where
-        // they are new, and are echoed for long while holes are repeated.
+        // Linux grows the window on acknowledgements with marks too (`tcp_may_raise_cwnd`): marks
+        // cut the window where they are new, and are echoed for long while holes are repaired.
         let is_marked = tally.echo_mark && !self.is_of_linux();
         if delivered == 0 || !limited || is_marked {
             return;
@@ -447,7 +451,7 @@ impl Sender {
         self.window.cwnd = self.window.cwnd.min(self.max_window);
     }
 
-    /// The threshold to remember when the window is cut or goes unused.
+    /// The threshold to remember when the window is reduced or unused.
     pub(super) fn current_threshold(&self) -> u32 {
         if matches!(self.state, State::Cwr | State::Recovery) {
             return self.window.ssthresh;
@@ -455,7 +459,7 @@ impl Sender {
         self.window.ssthresh.max(self.window.cwnd / 2 + self.window.cwnd / 4)
     }
 
-    /// The time-out to use before anything was measured.
+    /// The time-out before the first sample.
     pub(super) fn initial_rto(&self) -> Duration {
         self.initial_rto
     }

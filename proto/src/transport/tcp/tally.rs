@@ -1,4 +1,4 @@
-//! What one acknowledgement changed, gathered while it is taken in (the flags of `tcp_ack`).
+//! What one acknowledgement changes, collected while it is handled (the flags of `tcp_ack`).
 
 use super::scoreboard::Segment;
 use crate::base::Instant;
@@ -14,13 +14,13 @@ pub(super) struct Tally {
     pub(super) acked: u32,
     pub(super) delivered_before: u64,
     pub(super) lost_before: u64,
-    /// Cumulatively acknowledged or newly sacked, and never retransmitted.
+    /// Whether a segment that was never retransmitted was acknowledged, cumulatively or by SACK.
     pub(super) original: bool,
     pub(super) resent_acked: bool,
     pub(super) sacked: bool,
     pub(super) dsack: bool,
     pub(super) duplicate: bool,
-    /// It is below what was acknowledged before.
+    /// The acknowledgement is below an earlier one.
     pub(super) old: bool,
     /// Something was in flight when it came.
     pub(super) outstanding: bool,
@@ -33,7 +33,7 @@ pub(super) struct Tally {
     pub(super) last_acked: Option<Instant>,
     pub(super) first_sacked: Option<Instant>,
     pub(super) last_sacked: Option<Instant>,
-    /// What had been delivered when the latest of the delivered segments was sent.
+    /// Segments that had been delivered when the latest of the delivered segments was sent.
     pub(super) prior_delivered: Option<u64>,
     pub(super) echo: Option<Instant>,
 }

@@ -1,20 +1,20 @@
-//! The one timer of a sender: time-out, probe, reordering window or zero window probe (RFC 6298;
-//! RFC 9293, 3.8.6.1), and what it does when it is due.
+//! The sender's only timer: time-out, probe, reordering window or zero window probe (RFC 6298; RFC
+//! 9293, 3.8.6.1), and what happens when it fires.
 
 use super::sender::{Sender, Timer};
 use super::transmit::Deferral;
 use crate::base::{Duration, Instant};
 
 impl Sender {
-    /// Sets the timer after progress: a probe if one fits, else the time-out.
+    /// Sets the timer after progress: for a probe if one is possible, else for the time-out.
     pub(super) fn restart_timer(&mut self, now: Instant) {
         if !self.schedule_probe(now, true) {
             self.rearm_rto(now);
         }
     }
 
-    /// Starts the time-out, from the transmission of the head where a shorter timer stood in for
-    /// it (`tcp_rearm_rto`).
+    /// Starts the time-out. If a shorter timer replaced it, it counts from the head's transmission
+    /// (`tcp_rearm_rto`).
     pub(super) fn rearm_rto(&mut self, now: Instant) {
         let Some(head) = self.board.front() else {
             self.timer = None;
@@ -30,7 +30,7 @@ impl Sender {
         self.arm(Timer::Rto, now, wait);
     }
 
-    /// Sets the one timer.
+    /// Sets the timer.
     pub(super) fn arm(&mut self, timer: Timer, now: Instant, wait: Duration) {
         self.timer = Some((timer, self.tick.due(now, wait)));
     }

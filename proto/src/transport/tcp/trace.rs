@@ -1,4 +1,4 @@
-//! What the trace tells of a connection.
+//! Trace events of a connection.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::congestion::NO_THRESHOLD;
 use super::sender::State;
 use crate::base::Cx;
 
-/// Decisions, for the trace.
+/// A decision, for the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum TcpEvent {
@@ -28,7 +28,7 @@ pub(super) enum TcpEvent {
 }
 
 impl Tcp {
-    /// Tells of the window if it is another than before the call.
+    /// Emits an event if the window or the state has changed since `before`.
     pub(super) fn trace_window(&self, cx: &mut Cx<'_>, before: (State, u32, u32)) {
         let (state, cwnd, ssthresh) = self.window_state();
         if (state, cwnd, ssthresh) != before {
@@ -43,7 +43,7 @@ impl Tcp {
         }
     }
 
-    /// What the trace tells changes of.
+    /// The values whose changes are traced: state, window and threshold.
     pub(super) fn window_state(&self) -> (State, u32, u32) {
         let window = self.sender.window;
         (self.sender.state, window.cwnd, window.ssthresh)

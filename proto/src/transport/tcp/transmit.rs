@@ -1,5 +1,5 @@
-//! What a sender puts on the wire next: repetitions, new data, and whether the window was used
-//! (RFC 5681, 4.1; RFC 1122, 4.2.3.4; RFC 7661 in spirit), in the order of `tcp_write_xmit`.
+//! What a sender transmits next: retransmissions, new data, and whether the window was used (RFC
+//! 5681, 4.1; RFC 1122, 4.2.3.4; RFC 7661 in spirit), in the order of `tcp_write_xmit`.
 
 use super::config::Recovery;
 use super::congestion::Controller;
@@ -7,25 +7,25 @@ use super::recovery_rack::Repeat;
 use super::sender::{Cut, Sender, State, Timer};
 use crate::base::{Duration, Instant};
 
-/// The most bytes that Linux hands over as one (`GSO_LEGACY_MAX_SIZE`).
+/// Most bytes that Linux hands to the host's queue as one packet (`GSO_LEGACY_MAX_SIZE`).
 const BURST_BYTES: u32 = 65_536;
-/// The time whose bytes at the pacing rate are handed over as one (`sk_pacing_shift`).
+/// Time whose bytes at the pacing rate are handed over as one packet (`sk_pacing_shift`).
 const PACED_MICROS: u64 = 977;
-/// Each of these in the least round-trip time halves what a short path adds
+/// Each of these in the minimum round-trip time halves the bytes that are added on a short path
 /// (`net.ipv4.tcp_tso_rtt_log`).
 const SHORT_MICROS: u64 = 512;
 
-/// What passes between two looks at the clock.
+/// Time between two readings of the clock.
 const CLOCK: Duration = Duration::from_micros(1);
-/// Only what follows so soon on something else is deferred, and only for so long.
+/// A burst is deferred only if another was sent this recently, and only for this long.
 const DEFERRED: Duration = Duration::from_millis(1);
 
-/// What becomes of a small segment while another is in flight.
+/// What happens to a small segment while another is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Small {
     /// It waits (Nagle).
     Held,
-    /// It goes (`TCP_NAGLE_OFF`).
+    /// It is sent (`TCP_NAGLE_OFF`).
     Sent,
 }
 
@@ -33,16 +33,16 @@ pub(super) enum Small {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deferral {
     Allowed,
-    /// The next goes whatever its length.
+    /// The next burst is sent whatever its length.
     SkippedOnce,
-    /// One waits, until an acknowledgement, a timer or the application brings another try.
+    /// A burst waits until an acknowledgement, a timer or the application causes another try.
     Waiting {
-        /// It is the congestion window that holds it back, not the peer's.
+        /// Whether the congestion window holds it back, and not the peer's.
         fills_window: bool,
     },
 }
 
-/// Segments that are handed to the host's queue as one.
+/// Segments that are handed to the host's queue as one packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Burst {
     at: Instant,
@@ -51,12 +51,12 @@ pub(super) struct Burst {
 }
 
 impl Sender {
-    /// Whether a bare segment is to ask for the peer's window.
+    /// Whether a segment without data is to ask for the peer's window.
     pub(super) fn take_persist_probe(&mut self) -> bool {
         std::mem::take(&mut self.persist_probe)
     }
 
-    /// Whether there is surely nothing to send.
+    /// Whether there is certainly nothing to send.
     pub(super) fn is_idle(&self) -> bool {
         !(self.rack.probe || self.sent_any || self.persist_probe)
             && self.board.lost_out == 0
@@ -64,7 +64,8 @@ impl Sender {
             && self.state != State::Recovery
     }
 
-    /// The next segment that may be sent; `options` is what SACK blocks take from a full one.
+    /// The next segment that may be sent; `options` are the bytes that SACK blocks take from a full
+    /// one.
     pub(super) fn next_segment(&mut self, now: Instant, options: u32) -> Option<Cut> {
         if self.rack.probe {
             self.rack.probe = false;
@@ -79,7 +80,7 @@ impl Sender {
             let repeated = self.cut_retransmission(now);
             repeated.or_else(|| self.cut_new(now, options, Small::Held))
         };
-        // F-RTO wanted new data, and none may go (`tcp_xmit_recovery`).
+        // F-RTO wanted new data, and none may be sent (`tcp_xmit_recovery`).
         if cut.is_none() && self.rack.repeat == Repeat::AfterNew && self.nxt <= self.high_seq {
             (self.rack.repeat, self.rack.frto) = (Repeat::First, false);
             cut = if limited { None } else { self.cut_retransmission(now) };
@@ -94,15 +95,15 @@ impl Sender {
         cut
     }
 
-    /// Nothing more may go now: maybe the application can write again. In Linux acknowledgements
-    /// alone have it looked at.
+    /// Nothing more may be sent now: perhaps the application can write again. In Linux only
+    /// acknowledgements cause this check.
     pub(super) fn check_space(&mut self) {
         let is_filled = self.board.in_flight() >= self.window.cwnd;
         let window = self.window.cwnd.max(self.rack.reordering + 1);
         self.memory.check_space(self.held(), (!is_filled).then_some(window));
     }
 
-    /// The window in use, with what limited transmit adds (RFC 3042; SACK does it by itself).
+    /// The window in use, with limited transmit (RFC 3042; with SACK it follows by itself).
     fn send_window(&self) -> u32 {
         match self.recovery {
             Recovery::NewReno => self.window.cwnd + self.classic.limited_transmit(self.state),
@@ -117,7 +118,7 @@ impl Sender {
         match self.rack.repeat {
             Repeat::First => {}
             Repeat::No => return None,
-            // F-RTO sends new data first; without any it falls back to repeating.
+            // F-RTO sends new data first; if there is none, it falls back to retransmission.
             Repeat::AfterNew if self.nxt > self.high_seq || self.has_sendable() => return None,
             Repeat::AfterNew => (self.rack.repeat, self.rack.frto) = (Repeat::First, false),
         }
@@ -142,7 +143,7 @@ impl Sender {
         self.repetition(now, id)
     }
 
-    /// What a repeated segment looks like.
+    /// Describes a retransmitted segment.
     pub(super) fn repetition(&mut self, now: Instant, id: u64) -> Cut {
         let segment = *self.board.get(id);
         self.counts.retransmissions += 1;
@@ -152,8 +153,8 @@ impl Sender {
         Cut { seq, length, fin, push, repeated: true }
     }
 
-    /// Cuts new data from the buffer, as the peer's window and, where small segments are held,
-    /// Nagle's rule allow.
+    /// Cuts new data from the buffer, as far as the peer's window allows and, if small segments are
+    /// held, Nagle's rule.
     pub(super) fn cut_new(&mut self, now: Instant, options: u32, small: Small) -> Option<Cut> {
         if !self.has_sendable() {
             return None;
@@ -162,13 +163,14 @@ impl Sender {
         let full = u64::from(self.mss.saturating_sub(options).max(1));
         let length = unsent.min(full).min(self.window_end - self.nxt);
         let is_new_burst = self.burst.left == 0 || self.burst.at != now;
-        // What is left of the peer's window waits for more of it (RFC 9293, 3.8.6.2.1), unless
-        // nothing is in flight that could bring that, or Linux has it in a burst.
+        // A segment that is short because of the peer's window waits for more of it (RFC 9293,
+        // 3.8.6.2.1), unless nothing is in flight that could bring that, or Linux has it in a
+        // burst.
         if length < unsent.min(full) && self.board.packets_out() > 0 && is_new_burst {
             return None;
         }
         let fin = self.finish && length == unsent && self.nxt + length < self.window_end;
-        // Minshall's form of Nagle's rule: one small segment in flight at most.
+        // Minshall's form of Nagle's rule: at most one small segment in flight.
         let is_held = small == Small::Held
             && self.rack.repeat != Repeat::AfterNew
             && self.small_end > self.una;
@@ -187,7 +189,7 @@ impl Sender {
             self.controller.on_restart(now, now.since(self.last_sent));
         }
         let segment = (cut.seq, cut.length, fin);
-        // Linux reads its clock anew between what it repeats and what is new.
+        // Linux reads its clock again between retransmissions and new data.
         let sent = if self.is_linux() { now + CLOCK } else { now };
         self.board.push(segment, sent, self.delivered, !is_new_burst);
         self.nxt += length + u64::from(fin);
@@ -205,7 +207,7 @@ impl Sender {
         Some(cut)
     }
 
-    /// Whether a burst waits now, or has waited since something last happened.
+    /// Whether a burst waits now, or has been waiting since something last happened.
     fn defers(&mut self, now: Instant, full: u64) -> bool {
         self.deferral = match self.deferral {
             Deferral::Waiting { .. } => return true,
@@ -219,16 +221,16 @@ impl Sender {
         self.deferral != Deferral::Allowed
     }
 
-    /// What the congestion window leaves, in bytes of full segments.
+    /// What the congestion window leaves free, in bytes of full segments.
     fn free_bytes(&self) -> u64 {
         let free = self.window.cwnd.saturating_sub(self.board.in_flight());
         u64::from(free) * u64::from(self.mss)
     }
 
-    /// Whether a burst waits for the next acknowledgement, which lets a longer one go
-    /// (`tcp_tso_should_defer`): what would go is less than a third of the window, something went
-    /// just before, and the acknowledgement is not far. Linux would not have what is left of one of
-    /// its packets wait; where those end is not known here.
+    /// Whether a burst waits for the next acknowledgement, which allows a longer one
+    /// (`tcp_tso_should_defer`): it would be less than a third of the window, something was sent
+    /// just before, and the acknowledgement is not far. Linux does not defer the rest of one of its
+    /// packets; where those end is not known here.
     fn should_defer(&self, now: Instant, full: u64) -> bool {
         let is_recent = self.counts.segments > 0 && now.since(self.last_sent) <= DEFERRED;
         if !self.is_linux() || self.state >= State::Recovery || !is_recent {
@@ -245,8 +247,8 @@ impl Sender {
         !(is_worth_it || is_far || ends_stream)
     }
 
-    /// Whether a new segment ends a burst of several: Linux hands so many to the host's queue as
-    /// one, and pushes the last (`__tcp_transmit_skb`).
+    /// Whether a new segment ends a burst of several: Linux hands the burst to the host's queue as
+    /// one packet, and sets PSH in its last segment (`__tcp_transmit_skb`).
     fn ends_burst(&mut self, now: Instant, full: u64, is_small: bool) -> bool {
         if !self.is_linux() {
             return false;
@@ -256,7 +258,7 @@ impl Sender {
             let free = self.send_window().saturating_sub(self.board.in_flight());
             let half = (self.send_window() / 2).max(1);
             let inside = self.window_end - self.nxt;
-            // The last may be what is left of the window (`tcp_mss_split_point`).
+            // The last segment may be the rest of the window (`tcp_mss_split_point`).
             let inside = match self.small_end > self.una {
                 true => inside / full,
                 false => inside.div_ceil(full),
@@ -269,8 +271,8 @@ impl Sender {
         self.burst.left == 0 && self.burst.length > 1
     }
 
-    /// Segments that are handed over as one at most: what the pacing rate sends in a millisecond,
-    /// and more where the path is short (`tcp_tso_autosize`).
+    /// Most segments that are handed over as one packet: what the pacing rate sends in a
+    /// millisecond, and more where the path is short (`tcp_tso_autosize`).
     fn burst_limit(&self) -> u32 {
         let srtt = self.rtt.smoothed().as_micros();
         if srtt == 0 {
@@ -313,7 +315,7 @@ impl Sender {
         }
     }
 
-    /// Halves the window for each time-out that the flow was silent (RFC 5681, 4.1).
+    /// Halves the window for each time-out during which the flow was idle (RFC 5681, 4.1).
     fn restart_after_idle(&mut self, now: Instant) {
         let rto = self.rtt.rto();
         let mut idle = now.since(self.last_sent);

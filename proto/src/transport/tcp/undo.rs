@@ -1,5 +1,5 @@
-//! Time-outs, and taking back what was needless: F-RTO (RFC 5682), timestamps (RFC 3522, RFC 4015)
-//! and DSACK (RFC 3708), as `tcp_enter_loss`, `tcp_process_loss` and the `tcp_try_undo_*` do it.
+//! Time-outs, and undoing needless reductions: F-RTO (RFC 5682), timestamps (RFC 3522, RFC 4015)
+//! and DSACK (RFC 3708), as in `tcp_enter_loss`, `tcp_process_loss` and the `tcp_try_undo_*`.
 
 use super::config::Recovery;
 use super::congestion::Controller;
@@ -8,7 +8,7 @@ use super::sender::{DUP_THRESH, Sender, State, Tally};
 use crate::base::Instant;
 
 impl Sender {
-    /// The retransmission time-out: marks what is lost and cuts the window (`tcp_enter_loss`).
+    /// The retransmission time-out: marks lost segments and reduces the window (`tcp_enter_loss`).
     pub(super) fn enter_loss(&mut self, now: Instant) {
         if self.board.front().is_some_and(|head| head.sacked) {
             self.board.forget_sacks();
@@ -18,7 +18,7 @@ impl Sender {
         self.board.assumed = 0;
         let head = self.board.first_id();
         for id in head..self.board.end_id() {
-            // With RACK, what was sent within the last round trip is not lost yet.
+            // With RACK, segments that were sent within the last round trip are not lost yet.
             let segment = self.board.get(id);
             let recent = timed && id != head && now.since(segment.sent) < self.rack.rtt;
             if !segment.sacked && !recent {
@@ -81,7 +81,7 @@ impl Sender {
         }
     }
 
-    /// Without SACK only F-RTO is proof enough to leave the recovery.
+    /// Undoes a time-out. Without SACK, only F-RTO is proof enough to leave the recovery.
     fn undo_loss(&mut self, by_frto: bool) {
         self.counts.spurious_timeouts += 1;
         self.undo_reduction(true);
@@ -94,21 +94,22 @@ impl Sender {
         }
     }
 
-    /// Forgets when repeating began, once nothing that was repeated is in flight.
+    /// Forgets when retransmission began, once nothing in flight was retransmitted.
     pub(super) fn forget_repetitions(&mut self) {
         if !self.board.has_repeated() {
             self.rack.first_resent = None;
         }
     }
 
-    /// Whether what was repeated in this episode turned out to have arrived.
+    /// Whether all that was retransmitted in this episode turned out to have arrived before.
     fn may_undo(&self, tally: &Tally) -> bool {
         self.undo
             && self.rack.undo_marker.is_some()
             && (self.rack.undo_resent == Some(0) || self.was_delayed(tally))
     }
 
-    /// `tcp_packet_delayed`: what arrived was sent before the first repetition, if there was one.
+    /// `tcp_packet_delayed`: whether the arrived segment was sent before the first retransmission,
+    /// if there was one.
     fn was_delayed(&self, tally: &Tally) -> bool {
         match self.rack.first_resent {
             Some(first) => is_before_tick(tally.echo, first),
@@ -124,7 +125,7 @@ impl Sender {
             self.window.cwnd = self.controller.undone(&self.window, self.rack.prior_cwnd);
             if before > self.window.ssthresh {
                 self.window.ssthresh = before;
-                // Nobody is to hear of a cut that was taken back.
+                // The peer is not told of a reduction that was undone.
                 self.tell_cut = false;
             }
         }
@@ -146,8 +147,9 @@ impl Sender {
         }
     }
 
-    /// Returns whether nothing more is to be done with this acknowledgement: while repetitions are
-    /// out, a late original brings new data alone.
+    /// Undoes a reduction at a partial acknowledgement of an original. Returns whether nothing more
+    /// is to be done with this acknowledgement: while retransmissions are in flight, a late
+    /// original only allows new data.
     pub(super) fn undo_partial(&mut self, tally: &Tally) -> bool {
         if !(self.undo && self.rack.undo_marker.is_some() && self.was_delayed(tally)) {
             return false;

@@ -1,14 +1,14 @@
-//! TCP Westwood+ (Grieco and Mascolo 2004): after a loss the window is what the bandwidth estimate
-//! fills of the least round-trip time, in place of half.
+//! TCP Westwood+ (Grieco and Mascolo 2004): after a loss, the window is the estimated bandwidth
+//! times the minimum round-trip time, instead of half of the window before.
 //!
-//! As `tcp_westwood` in Linux has it: one sample of the bytes acknowledged per round trip, 50 ms
-//! at least, through two filters of first order in a row. The threshold is taken from the estimate
+//! As in Linux (`tcp_westwood`), there is one sample of the acknowledged bytes per round trip (at
+//! least 50 ms), which passes two first-order filters. The threshold is taken from the estimate
 //! when a loss is found, where Linux takes half the window and corrects it at the end of recovery.
 
 use super::congestion::{Controller, Sample};
 use crate::base::{Duration, Instant};
 
-/// The round-trip time before anything was measured.
+/// The round-trip time before the first sample.
 const INITIAL_RTT: Duration = Duration::from_secs(20);
 /// Shortest time that a sample covers.
 const LEAST_SPAN: Duration = Duration::from_millis(50);
@@ -16,13 +16,14 @@ const LEAST_SPAN: Duration = Duration::from_millis(50);
 /// State of one sender.
 #[derive(Clone, Debug)]
 pub(super) struct Westwood {
-    /// Bytes a second behind the first filter, and behind both; none before the first sample.
+    /// Bytes a second after the first filter, and after both; `None` before the first sample.
     estimates: Option<(u64, u64)>,
     /// Start of the sample, and the bytes acknowledged in it.
     begin: Option<Instant>,
     bytes: u64,
     una: u64,
-    /// Bytes that duplicate acknowledgements stood for, not yet acknowledged cumulatively.
+    /// Bytes that duplicate acknowledgements counted for and that are not acknowledged cumulatively
+    /// yet.
     accounted: u64,
     rtt: Duration,
     least_rtt: Duration,
@@ -45,8 +46,8 @@ impl Default for Westwood {
 }
 
 impl Westwood {
-    /// Bytes that an acknowledgement stands for: a duplicate for one segment, which the
-    /// cumulative one that follows then does not count again.
+    /// Bytes that an acknowledgement counts for. A duplicate counts for one segment, which the next
+    /// cumulative acknowledgement does not count again.
     fn acked_bytes(&mut self, una: u64, mss: u64) -> u64 {
         let mut bytes = una.saturating_sub(self.una);
         self.una = una;
@@ -82,7 +83,7 @@ impl Westwood {
 impl Controller for Westwood {
     fn on_sample(&mut self, _window: &mut super::congestion::Window, sample: &Sample) {
         let Some(begin) = self.begin else {
-            // The first acknowledgement opens the sample.
+            // The first acknowledgement begins the first sample.
             (self.begin, self.una) = (Some(sample.now), sample.una);
             self.rtt = sample.rtt.unwrap_or(self.rtt);
             return;

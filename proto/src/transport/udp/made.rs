@@ -1,28 +1,29 @@
-//! How many datagrams a source had made by when: a sink knows nothing of those after the last that
-//! came.
+//! How many datagrams a source had made at what time: a sink does not know of those after the last
+//! that arrived.
 
 use crate::base::{Duration, Instant};
 
-/// Marks at most; then every second goes.
+/// Most marks; beyond that, every second one is dropped.
 const MARKS: usize = 256;
 /// Time between two marks, at first.
 const STEP: Duration = Duration::from_millis(20);
 
-/// So long a datagram may be under way before it counts as lost, where none came.
+/// Time after which a datagram counts as lost if none has arrived.
 const UNKNOWN: Duration = Duration::from_secs(1);
-/// The same at least, where others came sooner.
+/// Shortest such time if others have arrived.
 const LEAST: Duration = Duration::from_millis(20);
 
-/// How long a datagram may be under way before it counts as lost, where others took so long.
+/// How long a datagram may be under way before it counts as lost: twice the longest of these delays
+/// of others, within limits.
 pub fn under_way(delays_ms: &[f64]) -> Duration {
     let longest = delays_ms.iter().copied().reduce(f64::max);
     longest.map_or(UNKNOWN, |longest| Duration::from_secs_f64(longest.max(0.0) / 500.0).max(LEAST))
 }
 
-/// The growing number of datagrams of a source.
+/// The growing number of datagrams that a source has made.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// Times with the number at each, at least a step apart.
+    /// Times with the number at that time, at least a step apart.
     marks: Vec<(Instant, u64)>,
     last: (Instant, u64),
     step: Duration,
@@ -35,7 +36,7 @@ impl Default for Made {
 }
 
 impl Made {
-    /// There are `count` of them at `now`, which never goes back.
+    /// Notes that there are `count` datagrams at `now`, which never goes back.
     pub fn note(&mut self, now: Instant, count: u64) {
         self.last = (now, count);
         if self.marks.last().is_some_and(|(at, _)| now < *at + self.step) {
@@ -52,13 +53,13 @@ impl Made {
         self.marks.push((now, count));
     }
 
-    /// How many there are.
+    /// How many there are now.
     pub fn count(&self) -> u64 {
         self.last.1
     }
 
-    /// How many there were at a time: not more, and fewer by what was made in some hundredth of the
-    /// time at most.
+    /// How many there were at a time, or fewer by at most what was made in about a hundredth of the
+    /// whole time.
     pub fn by(&self, at: Instant) -> u64 {
         if at >= self.last.0 {
             return self.last.1;

@@ -1,9 +1,9 @@
-//! UDP flows that measure a path: a source at a constant rate or saturating, and a sink that finds
-//! loss, one-way delay and jitter (RFC 3550, A.8).
+//! UDP flows that measure a path: a source with a constant rate or a saturating one, and a sink
+//! that measures loss, one-way delay and jitter (RFC 3550, A.8).
 //!
 //! Each payload begins with its number and the time it was sent, on the sender's clock, both as
-//! 64-bit big-endian numbers: at a constant rate the time it was due, so that a host that is late
-//! is part of the delay. The difference of the clocks is left to whoever reads the samples.
+//! 64-bit big-endian numbers. At a constant rate this is the time it was due, so that the delay
+//! includes a host that is late. The samples contain the offset between the clocks.
 
 mod made;
 mod source;
@@ -23,15 +23,16 @@ use crate::base::{
 };
 use crate::wire::{ip, udp};
 
-/// The least payload: number and time.
+/// Bytes of the shortest payload: number and time.
 pub const LEAST_BYTES: usize = 16;
-/// Most delay samples that are kept one by one; then only each second, fourth, and so on.
+/// Most delay samples that are kept; beyond that, every second one is kept, then every fourth, and
+/// so on.
 const MAX_SAMPLES: usize = 1 << 18;
-/// Numbers behind the highest within which a repeated datagram is known as such.
+/// Numbers below the highest within which a repeated datagram is recognised.
 const REPEAT_WINDOW: u64 = 4_096;
 static FILL: [u8; 1 << 16] = [0; 1 << 16];
 
-/// What a UDP flow end does.
+/// The role and settings of a UDP flow end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UdpConfig {
     /// Sends.
@@ -40,21 +41,21 @@ pub enum UdpConfig {
         rate: Option<Bitrate>,
         /// Payload of a datagram, in bytes; at least [`LEAST_BYTES`].
         size: usize,
-        /// Payload bytes after which it ends; `None` goes on.
+        /// Payload bytes after which it ends; `None` for no end.
         bytes: Option<u64>,
     },
     /// Receives and measures.
     Sink,
 }
 
-/// What a sink measures of one datagram.
+/// Measurements of a sink for one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// One-way delay in microseconds, with the offset between the clocks of both ends in it.
+    /// One-way delay in microseconds, including the offset between the clocks of both ends.
     pub delay_us: i64,
     /// Jitter so far (RFC 3550, 6.4.1), in microseconds.
     pub jitter_us: u32,
-    /// When it came on the clock of the sink, in hundredths of a second.
+    /// When it arrived on the sink's clock, in hundredths of a second.
     pub at_cs: u32,
 }
 
@@ -75,7 +76,7 @@ enum Role {
     Sink(Sink),
 }
 
-/// What a sink has measured.
+/// Counters and measurements of a sink.
 #[derive(Debug)]
 struct Sink {
     received: u64,
@@ -84,11 +85,11 @@ struct Sink {
     reordered: u64,
     /// One more than the highest number.
     expected: u64,
-    /// The first number that counts since measuring began, and how many of those came.
+    /// The first number that counts since the measurement began, and how many of these arrived.
     from: u64,
     counted: u64,
-    /// Bit `n % REPEAT_WINDOW` tells whether `n` came, for the latest numbers. It is only as long
-    /// as there were numbers for.
+    /// Whether number `n` arrived is bit `n % REPEAT_WINDOW`, for the latest numbers. The vector is
+    /// only as long as needed so far.
     seen: Vec<u64>,
     samples: Vec<Sample>,
     stride: u64,
@@ -97,7 +98,7 @@ struct Sink {
 }
 
 impl Udp {
-    /// Something of each part of it, so that it is at hand.
+    /// Reads something of each part, so that it is in the cache.
     pub(crate) fn fetch(&self) -> u64 {
         let role = match &self.role {
             Role::Source(source) => source.dropped_below ^ source.left,
@@ -127,8 +128,7 @@ impl Udp {
         self.wire_flow
     }
 
-    /// What a sink measured of datagrams in the order of arrival; of very many only each 2^n-th is
-    /// kept.
+    /// Samples of a sink in the order of arrival; of very many, only every 2^n-th.
     pub fn samples(&self) -> &[Sample] {
         match &self.role {
             Role::Source(_) => &[],
@@ -136,7 +136,7 @@ impl Udp {
         }
     }
 
-    /// Ends a source at `now`: what would be due at that very time is not its any more.
+    /// Ends a source at `now`; a payload that would be due exactly then is not sent.
     pub fn stop(&mut self, now: Instant) {
         if let Role::Source(source) = &mut self.role {
             if source.started {
@@ -146,7 +146,8 @@ impl Udp {
         }
     }
 
-    /// Has a source send nothing from `now` on until it is resumed; what was due before still goes.
+    /// Pauses a source from `now` on, until it is resumed. Payloads that were due before are still
+    /// sent.
     pub fn pause(&mut self, now: Instant) {
         if let Role::Source(source) = &mut self.role {
             source.advance(now);
@@ -155,8 +156,8 @@ impl Udp {
         }
     }
 
-    /// Has a source that was paused send again, what was left of the time to its next payload
-    /// later: over many pauses it sends at its rate.
+    /// Resumes a source that was paused: the rest of the time to its next payload continues, so
+    /// that it keeps its rate over many pauses.
     pub fn resume(&mut self, now: Instant) {
         if let Role::Source(source) = &mut self.role
             && let Some(rest) = source.paused.take()
@@ -166,8 +167,8 @@ impl Udp {
         }
     }
 
-    /// How many datagrams a source had made by a time, or somewhat fewer: those that went, and
-    /// those that were lost in it because nothing had room.
+    /// How many datagrams a source had made by a time, or slightly fewer: those that were sent, and
+    /// those that were lost in the source because there was no room.
     pub fn made_by(&self, at: Instant) -> u64 {
         match &self.role {
             Role::Source(source) => source.made.by(at) + source.overdue(at),
@@ -175,7 +176,8 @@ impl Udp {
         }
     }
 
-    /// Has a sink measure anew: samples count from now on, and loss from number `from` on.
+    /// Starts the measurement of a sink anew: samples count from now on, and loss from number
+    /// `from` on.
     pub fn begin_measure(&mut self, from: u64) {
         if let Role::Sink(sink) = &mut self.role {
             (sink.from, sink.counted) = (from, 0);
@@ -184,8 +186,8 @@ impl Udp {
         }
     }
 
-    /// How many of the measured datagrams came to a sink, and of how many: up to number `made`, of
-    /// which it may never have heard, and whatever came beyond.
+    /// How many of the measured datagrams arrived at a sink, and how many there were: up to number
+    /// `made`, of which the sink may not know, and all that arrived beyond it.
     pub fn measured(&self, made: u64) -> (u64, u64) {
         match &self.role {
             Role::Source(_) => (0, 0),
@@ -212,7 +214,7 @@ impl Udp {
         }
     }
 
-    /// Datagrams that a sink knows to be missing, up to the highest number that came.
+    /// Datagrams that are missing at a sink, up to the highest number that arrived.
     pub fn lost(&self) -> u64 {
         match &self.role {
             Role::Source(_) => 0,
@@ -283,7 +285,8 @@ impl Sink {
         }
     }
 
-    /// Notes a number; those too old to tell count as repeated.
+    /// Notes a number, and returns whether it is new; numbers that are too old to tell count as
+    /// repeated.
     fn is_new(&mut self, number: u64) -> bool {
         let bit = |number: u64| ((number % REPEAT_WINDOW / 64) as usize, 1 << (number % 64));
         if number >= self.expected {
@@ -294,7 +297,7 @@ impl Sink {
                 let (word, mask) = bit(skipped);
                 self.seen[word] &= !mask;
             }
-            // Nobody sends as many as that; it would make the count of the missing useless.
+            // No sender reaches this number; it would make the count of missing datagrams useless.
             self.expected = number.saturating_add(1);
         } else if self.expected - number > REPEAT_WINDOW {
             return false;
@@ -335,7 +338,7 @@ impl Layer for Udp {
         is_new.then_some(MessageUp::Connected(self.end.flow))
     }
 
-    /// The source writes its own payloads: nothing is taken from above.
+    /// The source makes its own payloads, and takes nothing from above.
     fn room(&self, _lane: Lane) -> Room {
         Room::NONE
     }

@@ -1,36 +1,36 @@
-//! The source of a flow: payloads at a constant rate, or as many as there is room for.
+//! The source of a UDP flow: payloads at a constant rate, or as many as there is room for.
 //!
-//! At a constant rate, what finds no room when it is due is lost, as in a full interface queue:
-//! nothing waits here in front of the queue of the link.
+//! At a constant rate, a payload that finds no room when it is due is lost, as in a full interface
+//! queue: nothing waits here before the queue of the link.
 
 use std::collections::VecDeque;
 
 use super::{LEAST_BYTES, Made};
 use crate::base::{Bitrate, Duration, Instant};
 
-/// Payloads that a source without a rate gives at one moment; then it rests. What is below it may
-/// drop all that it takes, as what is too long for the link, and never be full.
+/// Payloads that a source without a rate gives at one moment before it rests: the layer below may
+/// drop all that it takes, for example because it is too long for the link, and so never be full.
 pub(super) const MOST_AT_ONCE: u32 = 1_024;
 const REST: Duration = Duration::from_millis(1);
 
-/// What a source is at.
+/// State of a source.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) rate: Option<Bitrate>,
     pub(super) size: usize,
     /// Payload bytes still to send.
     pub(super) left: u64,
-    /// When the next payload is due; without a rate the end of a rest.
+    /// When the next payload is due; without a rate, the end of a rest.
     pub(super) due: Instant,
-    /// Payloads given at one moment, where there is no rate.
+    /// Payloads given at one moment, if there is no rate.
     at_once: (Instant, u32),
     pub(super) started: bool,
-    /// While it is paused: how long after that ends the next payload is due.
+    /// While it is paused: time from the end of the pause to the next payload.
     pub(super) paused: Option<Duration>,
-    /// When the payloads were due that are to be given.
+    /// Due times of the payloads that are ready to be sent.
     due_now: VecDeque<Instant>,
-    /// There was no room for one at a constant rate. It need not wake up for more of them: what
-    /// has fallen due by the time at which there is room is lost.
+    /// A payload at a constant rate found no room. The source need not wake up for more: those that
+    /// become due before there is room are lost.
     pub(super) is_blocked: bool,
     pub(super) next: u64,
     pub(super) made: Made,
@@ -41,7 +41,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// A source that has not begun.
+    /// A source that has not started.
     pub(super) fn build(rate: Option<Bitrate>, size: usize, bytes: Option<u64>) -> Self {
         Self {
             rate,
@@ -62,7 +62,7 @@ impl Source {
         }
     }
 
-    /// Makes due payloads ready; after there was no room, those of before are lost.
+    /// Makes due payloads ready; after there was no room, those due before `now` are lost.
     pub(super) fn advance(&mut self, now: Instant) {
         let Some(rate) = self.rate.filter(|_| self.paused.is_none()) else { return };
         if !self.started {
@@ -81,7 +81,8 @@ impl Source {
         }
     }
 
-    /// There is no room: what is due is lost, and what becomes due until there is.
+    /// There is no room: payloads that are due are lost, and those that become due until there is
+    /// room.
     pub(super) fn block(&mut self, now: Instant) {
         self.lose(now, self.due_now.len() as u64);
         self.due_now.clear();
@@ -94,8 +95,8 @@ impl Source {
         self.made.note(at, self.next);
     }
 
-    /// Payloads that will be lost here once somebody looks, of those due by a time: a source
-    /// without room is not asked.
+    /// Payloads due by `at` that will count as lost once there is room again: a source without room
+    /// is not polled.
     pub(super) fn overdue(&self, at: Instant) -> u64 {
         let is_late = self.is_blocked && self.due <= at;
         let Some(rate) = self.rate.filter(|_| is_late) else { return 0 };
@@ -109,7 +110,8 @@ impl Source {
         }
     }
 
-    /// Counts what a source without a rate gives at one moment, and has it rest if that is much.
+    /// Counts the payloads that a source without a rate gives at one moment, and makes it rest
+    /// after many.
     fn count_at_once(&mut self, now: Instant) {
         let (at, count) = self.at_once;
         let count = if at == now { count + 1 } else { 1 };
@@ -119,7 +121,7 @@ impl Source {
         }
     }
 
-    /// Sends nothing more. What was due and has not gone is lost.
+    /// Sends nothing more. Payloads that were due and not sent are lost.
     pub(super) fn end(&mut self, now: Instant) {
         self.block(now);
         (self.left, self.due) = (0, Instant::MAX);

@@ -1,4 +1,4 @@
-//! A source and a sink by themselves.
+//! A source and a sink, tested alone.
 
 use super::source::MOST_AT_ONCE;
 use super::*;

@@ -1,4 +1,4 @@
-//! The fields of frames of 802.11n and ac (radiotap.org, `MCS` and `VHT`).
+//! The radiotap fields of 802.11n and ac frames (radiotap.org, `MCS` and `VHT`).
 
 use crate::base::{Bitrate, GuardInterval, Phy, PhyKind, Width};
 
@@ -7,18 +7,18 @@ use crate::base::{Bitrate, GuardInterval, Phy, PhyKind, Width};
 pub struct Mcs {
     /// 802.11n or ac.
     pub kind: PhyKind,
-    /// The index, as [`Phy::mcs`] counts.
+    /// The index, counted as in [`Phy::mcs`].
     pub index: u8,
-    /// Streams, which the index of HT has in it.
+    /// Streams; `None` for HT, whose index includes them.
     pub streams: Option<u8>,
-    /// Width of the channel, if it is told.
+    /// Width of the channel, if known.
     pub width: Option<Width>,
-    /// Guard interval, if it is told.
+    /// Guard interval, if known.
     pub guard_interval: Option<GuardInterval>,
 }
 
 impl Mcs {
-    /// The MCS field: what is known, flags and index.
+    /// Decodes the MCS field: known, flags, index.
     pub(super) fn of_ht(value: &[u8]) -> Option<Self> {
         let [known, flags, index] = *value else { return None };
         let width = match flags & 0x03 {
@@ -35,7 +35,7 @@ impl Mcs {
         })
     }
 
-    /// The VHT field: what is known, flags, bandwidth, and MCS and streams of the first user.
+    /// Decodes the VHT field: known, flags, bandwidth, and MCS and streams of the first user.
     pub(super) fn of_vht(value: &[u8]) -> Option<Self> {
         let [known, _, flags, bandwidth, first, ..] = *value else { return None };
         let width = match bandwidth {
@@ -47,7 +47,7 @@ impl Mcs {
         let has = |bit: u8| known & bit != 0;
         let (index, streams) = (first >> 4, first & 0x0f);
         let is_ours = width.is_some() || !has(0x40);
-        // No streams: there is no user.
+        // Without streams there is no user.
         (streams > 0 && is_ours).then(|| Self {
             kind: PhyKind::Ac,
             index,
@@ -57,7 +57,7 @@ impl Mcs {
         })
     }
 
-    /// The bit-rate of a PHY that it means, if it means one.
+    /// The bit-rate of a PHY that this describes, if there is one.
     pub(super) fn rate_of(&self, phy: &Phy) -> Option<Bitrate> {
         let streams = match self.kind {
             PhyKind::N => self.index / 8 + 1,
@@ -82,7 +82,7 @@ fn guard_interval(flags: u8) -> GuardInterval {
 }
 
 /// Known are width, MCS, guard interval, format (mixed), FEC (convolutional), STBC and extension
-/// spatial streams (none): all there is.
+/// spatial streams (none): all that the field has.
 pub(super) fn put_ht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
     let (sent, _) = phy.sent(rate);
     let width = u8::from(sent.width == Width::Mhz40);
@@ -90,8 +90,7 @@ pub(super) fn put_ht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
     out.extend_from_slice(&[0x7f, width | short, phy.mcs(rate).unwrap_or(0)]);
 }
 
-/// STBC (none), guard interval and width are known, beside the MCS and the streams of the one
-/// receiver.
+/// Known are STBC (none), guard interval and width, beside MCS and streams of the only user.
 pub(super) fn put_vht(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate) {
     let (sent, _) = phy.sent(rate);
     let width = match sent.width {

@@ -1,9 +1,9 @@
-//! Radiotap headers as Linux writes and honours them (radiotap.org; the kernel's
+//! Radiotap headers as Linux writes and interprets them (radiotap.org; the kernel's
 //! `Documentation/networking/mac80211-injection.rst`).
 //!
 //! Three headers are written: for injection, for a received frame, and for a status echo (which
-//! only the emulated air writes). One parser reads them all, and those of real drivers: it skips
-//! every field that it does not need by its size and alignment.
+//! only the emulated air writes). One parser reads them all, and those of real drivers: it uses the
+//! size and alignment of a field to skip the fields that it does not need.
 
 mod mcs;
 
@@ -24,11 +24,11 @@ const AMPDU: u32 = 20;
 const VHT: u32 = 21;
 const EXTENSION: u32 = 31;
 
-/// What the rate field counts in.
+/// Unit of the rate field, in bits per second.
 const RATE_STEP_BPS: u64 = 500_000;
 const FLAG_FCS_AT_END: u8 = 0x10;
 const FLAG_BAD_FCS: u8 = 0x40;
-/// Where the flags are in what [`put_reception`] writes: behind the time.
+/// Position of the flags in what [`put_reception`] writes: after the time.
 const FLAGS_AT: usize = 16;
 const FLAG_SHORT_PREAMBLE: u8 = 0x02;
 const TX_FLAG_FAILED: u16 = 0x0001;
@@ -71,30 +71,30 @@ const FIELDS: [(u8, u8); 29] = [
 ];
 const TLV: u32 = 28;
 
-/// What a radiotap header says, as far as farhop wants to know.
+/// The fields of a radiotap header that farhop uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Radiotap {
     /// Length of the header, in bytes.
     pub length: usize,
-    /// The radio's time at the first bit of the frame behind the PLCP header, in microseconds.
+    /// The radio's time (TSF) at the first bit of the frame after the PLCP header, in microseconds.
     pub tsft_us: Option<u64>,
-    /// Whether a check sequence follows the frame.
+    /// Whether the frame ends with its check sequence.
     pub has_fcs: bool,
     /// Whether the check sequence was wrong.
     pub bad_fcs: bool,
-    /// Bit-rate, of frames that are not HT or VHT.
+    /// Bit-rate of frames that are not HT or VHT.
     pub rate: Option<Bitrate>,
-    /// Modulation and coding of those that are.
+    /// Modulation and coding of HT and VHT frames.
     pub mcs: Option<Mcs>,
     /// Channel frequency, in MHz.
     pub frequency_mhz: Option<u16>,
     /// Received power.
     pub signal: Option<Dbm>,
-    /// Antenna that received.
+    /// Receiving antenna.
     pub antenna: Option<u8>,
-    /// Of an injected frame or an echo: its flags.
+    /// Flags of an injected frame or an echo.
     pub tx_flags: Option<TxFlags>,
-    /// Of an injected frame: repetitions wanted; of an echo: repetitions made.
+    /// In an injected frame the retries requested; in an echo the retries made.
     pub data_retries: Option<u8>,
 }
 
@@ -110,13 +110,13 @@ pub struct TxFlags {
 /// Why bytes are not a radiotap header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DecodeError {
-    /// Shorter than its fields or than it says.
+    /// Shorter than its fields, or than its length field says.
     Truncated,
     /// Not version 0.
     Version,
 }
 
-/// Reads the header in front of a frame.
+/// Decodes the header in front of a frame.
 pub fn parse(packet: &[u8]) -> Result<Radiotap, DecodeError> {
     let head = packet.get(..8).ok_or(DecodeError::Truncated)?;
     if head[0] != 0 {
@@ -157,7 +157,7 @@ impl Radiotap {
                 self.has_fcs = value[0] & FLAG_FCS_AT_END != 0;
                 self.bad_fcs = value[0] & FLAG_BAD_FCS != 0;
             }
-            // Some drivers write 0 where the rate is not known.
+            // Some drivers write 0 if the rate is unknown.
             RATE if value[0] != 0 => {
                 self.rate = Some(Bitrate::from_bps(u64::from(value[0]) * RATE_STEP_BPS))
             }
@@ -179,12 +179,12 @@ impl Radiotap {
     }
 
     /// Whether the packet is the status echo of a frame that was injected here: it has transmit
-    /// flags and none of what only a reception has.
+    /// flags, and none of the fields that only received frames have.
     pub fn is_echo(&self) -> bool {
         self.tx_flags.is_some() && self.tsft_us.is_none() && self.signal.is_none()
     }
 
-    /// The rate of a PHY that the header means, if it means one.
+    /// The rate of a PHY that the header describes, if there is one.
     pub fn rate_of(&self, phy: &Phy) -> Option<Bitrate> {
         if let Some(mcs) = self.mcs {
             return mcs.rate_of(phy);
@@ -194,19 +194,19 @@ impl Radiotap {
     }
 }
 
-/// What is to be sent how.
+/// How a frame is to be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Injection {
-    /// PHY: a bit-rate of 802.11n or ac goes as its MCS.
+    /// PHY: a bit-rate of 802.11n or ac is written as its MCS.
     pub phy: Phy,
     /// Bit-rate; without one, mac80211 sends at the lowest of the band.
     pub rate: Bitrate,
-    /// Repetitions after the first transmission, or `None` for a frame without acknowledgement:
-    /// mac80211 repeats even that if both are asked for.
+    /// Retries after the first transmission, or `None` for a frame without acknowledgement: if both
+    /// are requested, mac80211 retries even that.
     pub retries: Option<u8>,
 }
 
-/// Length of the longest header of a frame of a PHY to be injected, in bytes.
+/// Length of the longest header of an injected frame of a PHY, in bytes.
 pub const fn injection_bytes(phy: &Phy) -> usize {
     match phy.kind {
         PhyKind::N => 14,
@@ -215,7 +215,7 @@ pub const fn injection_bytes(phy: &Phy) -> usize {
     }
 }
 
-/// Appends the header of a frame to be injected.
+/// Appends the header of a frame that is to be injected.
 pub fn put_injection(out: &mut Vec<u8>, injection: &Injection) {
     let Injection { phy, rate, retries } = injection;
     let flags = if retries.is_none() { TX_FLAG_NO_ACK } else { 0 };
@@ -225,7 +225,7 @@ pub fn put_injection(out: &mut Vec<u8>, injection: &Injection) {
 /// How a frame was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
-    /// The radio's time at the first bit of the frame behind the PLCP header, in microseconds.
+    /// The radio's time (TSF) at the first bit of the frame after the PLCP header, in microseconds.
     pub tsft_us: u64,
     /// PHY.
     pub phy: Phy,
@@ -235,13 +235,13 @@ pub struct Reception {
     pub channel: u16,
     /// Received power.
     pub signal: Option<Dbm>,
-    /// Antenna that received, where there are several.
+    /// Receiving antenna, if there are several.
     pub antenna: Option<u8>,
-    /// Of a frame in an A-MPDU: the number of the A-MPDU, and whether the frame is its last.
+    /// For a frame in an A-MPDU: the number of the A-MPDU, and whether the frame is its last.
     pub ampdu: Option<(u32, bool)>,
 }
 
-/// Appends the header of a received frame: its rate or its MCS, and its place in an A-MPDU.
+/// Appends the header of a received frame: its rate or MCS, and its place in an A-MPDU.
 pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
     let signal = if reception.signal.is_some() { 1 << DBM_SIGNAL } else { 0 };
     let antenna = if reception.antenna.is_some() { 1 << ANTENNA } else { 0 };
@@ -267,7 +267,7 @@ pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
     if let Some((number, is_last)) = reception.ampdu {
         put_aligned(out, start, AMPDU);
         out.extend_from_slice(&number.to_le_bytes());
-        // Whether it is the last one is known.
+        // The flag "last frame is known", and the flag itself.
         let flags: u16 = 0x0004 | if is_last { 0x0008 } else { 0 };
         out.extend_from_slice(&flags.to_le_bytes());
         out.extend_from_slice(&[0, 0]);
@@ -279,12 +279,12 @@ pub fn put_reception(out: &mut Vec<u8>, reception: &Reception) {
     put_length(out, start);
 }
 
-/// Marks a frame with the header of [`put_reception`] as one that failed its check.
+/// Marks a frame with a header of [`put_reception`] as one with a wrong check sequence.
 pub fn mark_failed(packet: &mut [u8]) {
     packet[FLAGS_AT] |= FLAG_BAD_FCS;
 }
 
-/// The field that tells a bit-rate of a PHY.
+/// The field that describes a bit-rate of a PHY.
 fn mode_field(phy: &Phy, rate: Bitrate) -> u32 {
     match phy.mode(rate) {
         Mode::Ofdm(ofdm) if ofdm.format == Format::Ht => MCS,
@@ -293,7 +293,7 @@ fn mode_field(phy: &Phy, rate: Bitrate) -> u32 {
     }
 }
 
-/// Fills up to where a field may begin.
+/// Pads up to where a field may begin.
 fn put_aligned(out: &mut Vec<u8>, start: usize, field: u32) {
     let (align, _) = FIELDS[field as usize];
     let length = (out.len() - start).next_multiple_of(align.into());
@@ -319,16 +319,17 @@ fn channel_of(phy: &Phy, rate: Bitrate, channel: u16) -> (u16, u16) {
     }
 }
 
-/// What became of an injected frame.
+/// The status of an injected frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     /// PHY.
     pub phy: Phy,
     /// Bit-rate.
     pub rate: Bitrate,
-    /// Not acknowledged in any attempt; also of every unicast frame that asked for none.
+    /// Not acknowledged in any attempt; also set for every unicast frame that requested no
+    /// acknowledgement.
     pub failed: bool,
-    /// Repetitions made.
+    /// Retries made.
     pub retries: u8,
 }
 
@@ -339,7 +340,7 @@ pub fn put_echo(out: &mut Vec<u8>, echo: &Echo) {
     put_sent(out, phy, *rate, flags, Some(*retries));
 }
 
-/// Appends the header of a frame that was or is to be sent.
+/// Appends the header of a frame that is to be sent, or was sent.
 fn put_sent(out: &mut Vec<u8>, phy: &Phy, rate: Bitrate, flags: u16, retries: Option<u8>) {
     let mode = mode_field(phy, rate);
     let counted = if retries.is_some() { 1 << DATA_RETRIES } else { 0 };
@@ -371,7 +372,7 @@ fn put_length(out: &mut [u8], start: usize) {
     out[start + 2..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// A rate in steps of 500 kb/s, upward as Linux does it: channels of 5 MHz have one of 2.25 Mb/s.
+/// A rate in steps of 500 kb/s, rounded up as in Linux: channels of 5 MHz have a rate of 2.25 Mb/s.
 fn rate_field(rate: Bitrate) -> u8 {
     u8::try_from(rate.bps().div_ceil(RATE_STEP_BPS)).unwrap_or(0)
 }

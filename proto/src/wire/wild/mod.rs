@@ -7,10 +7,10 @@
 //! | 0 | version (upper four bits), kind |
 //! | 1 | flags |
 //! | 2-3 | flow |
-//! | 4-7 | link sequence; of frames without data the next one that will be given out |
+//! | 4-7 | link sequence; in frames without data the next one that will be assigned |
 //! | 8-9 | flow sequence |
 //! | 10 | attempt, 0 for the first transmission |
-//! | 11 | length of the acknowledgement behind the header |
+//! | 11 | length of the acknowledgement after the header |
 //! | 12-13 | slot number of the sender |
 //! | 14-15 | CRC-16/CCITT-FALSE of header and acknowledgement, taken with this field zero |
 //! | 16-18 | from the start of the sender's slot to the start of the preamble, in microseconds |
@@ -24,17 +24,17 @@
 //! | 29 | length of the sender's slot, in 64ths of the configured one |
 //! | 30 | what the sender could fill in one slot, in 64ths of the configured one |
 //!
-//! Differs from the proposal of the sheet: the stamp has 24 bits (16.7 s, a slot is at most 80 ms)
-//! and the byte so won names the incarnation, by which a restarted neighbour is known; N is not
-//! sent, because the parity matrix does not depend on it; the acknowledgement names the slot that
-//! it counts instead of how many frames were expected, because repeated frames leave no gap in the
-//! sequence, and the sender knows best what it sent; the flags that a frame is the last one of its
-//! slot, or of its packet, are not there, because nobody would read them.
+//! Differences from `wildnet.md`: the stamp has 24 bits (16.7 s; a slot is at most 80 ms), and the
+//! byte saved is the incarnation, which identifies a neighbour that restarted. N is not sent,
+//! because the parity matrix does not depend on it. The acknowledgement gives the slot that it
+//! counts instead of the number of frames that were expected, because retransmissions leave no gap
+//! in the sequence, and the sender knows best what it sent. The flags for the last frame of a slot,
+//! or of a packet, are left out, because nobody would read them.
 //!
 //! A body with farhop's own EtherType is a bundle of packets (`bundle`).
 //!
-//! A data frame of a coded block has in K the most that the block may hold; only its parity
-//! frames know how many it came to hold.
+//! In a data frame of a coded block, K is the most that the block may hold; only the parity frames
+//! know how many it holds in the end.
 
 use bytes::Bytes;
 
@@ -42,18 +42,18 @@ use crate::base::{EtherType, FlowId, Seq};
 
 /// Length of the header, in bytes.
 pub const HEADER_BYTES: usize = 31;
-/// The length of a slot as it is configured, in the unit of [`Header::length`].
+/// The configured length of a slot, in the unit of [`Header::length`].
 pub const FULL_LENGTH: u8 = 64;
-/// Most bits of one bulk acknowledgement, and so the widest window.
+/// Most bits of one bulk acknowledgement, and so the largest window.
 pub const MAX_ACK_BITS: usize = (u8::MAX as usize - ACK_FIXED_BYTES) * 8;
-/// Length of what goes before the payload in a coded unit, in bytes.
+/// Length of the part of a coded unit before its payload, in bytes.
 pub const UNIT_HEAD_BYTES: usize = 12;
 
 const VERSION: u8 = 2;
 const ACK_FIXED_BYTES: usize = 10;
 const CHECKSUM_AT: usize = 14;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A packet.
@@ -62,8 +62,8 @@ pub enum Kind {
     Fec,
     /// A bulk acknowledgement by itself.
     Ack,
-    /// A slot beacon, to all; the body is the slot length in microseconds (32 bits), and behind it
-    /// who answers when, see [`Turns`].
+    /// A slot beacon, to all. The body is the slot length in microseconds (32 bits), and then who
+    /// may answer when, see [`Turns`].
     Idle,
     /// End of a 2P phase; reserved.
     Marker,
@@ -98,16 +98,15 @@ pub mod flag {
     pub const FIRST_IN_SLOT: u8 = 1;
     /// A bulk acknowledgement follows the header.
     pub const HAS_ACK: u8 = 2;
-    /// The flow sequence counts, for delivery in order; of parity: that of all packets of its
-    /// block.
+    /// The flow sequence is valid, for delivery in order; in parity: for all packets of its block.
     pub const IN_ORDER: u8 = 4;
-    /// The sender joins parts of packets, and takes apart what rides.
+    /// The sender reassembles parts of packets, and accepts packets of other flows in a bundle.
     pub const TAKES_PARTS: u8 = 64;
-    /// Of late the sender has had packets for this neighbour of a class that goes before others.
+    /// The sender recently had packets for this neighbour in a class with a higher priority.
     pub const HURRIES: u8 = 128;
 }
 
-/// The place of a frame in its code block.
+/// Position of a frame in its code block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coded {
     /// The block.
@@ -135,8 +134,8 @@ pub struct Header {
     pub attempt: u8,
     /// Slot number of the sender.
     pub slot: u16,
-    /// Slot start to preamble start, in microseconds, below 2^24: exact with `FIRST_IN_SLOT`.
-    /// Without it as planned, before gaps were drawn, or 0 where that is not told.
+    /// From the start of the slot to the start of the preamble, in microseconds, below 2^24. Exact
+    /// with `FIRST_IN_SLOT`; otherwise as planned before gaps were drawn, or 0 if unknown.
     pub delta_us: u32,
     /// Incarnation of the sender.
     pub incarnation: u8,
@@ -146,11 +145,11 @@ pub struct Header {
     pub base_offset: u16,
     /// EtherType of the body.
     pub protocol: EtherType,
-    /// Those who are in step with each other have the same.
+    /// The nodes that are in step with each other have the same number.
     pub cluster: u8,
     /// Length of the sender's slot, in units of the configured one over [`FULL_LENGTH`].
     pub length: u8,
-    /// What the sender could fill, in the same unit; as much or more than the most is the most.
+    /// What the sender could fill, in the same unit. The largest value means that much or more.
     pub demand: u8,
 }
 
@@ -166,20 +165,20 @@ impl Header {
     }
 }
 
-/// A bulk acknowledgement: 32 bits last sequence received in order, 16 bits number of bits, the
-/// bits (bit `i` is bit `i % 8`, counted from the lowest, of byte `i / 8`), 16 bits slot, 16 bits
-/// frames.
+/// A bulk acknowledgement: last sequence received in order (32 bits), number of bits (16 bits), the
+/// bits (bit `i` is bit `i % 8` of byte `i / 8`, counted from the lowest), slot (16 bits), frames
+/// (16 bits).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BulkAck {
-    /// The last sequence up to which all came, or were given up by their sender.
+    /// Up to this sequence, everything arrived or was given up by its sender.
     pub cum: Seq,
     /// Number of valid bits.
     pub nbits: u16,
-    /// Bit `i` tells whether `cum + 1 + i` came.
+    /// Bit `i` says whether `cum + 1 + i` arrived.
     pub bits: Bytes,
-    /// The last slot of the addressee of which a frame came.
+    /// The last slot of the addressee from which a frame arrived.
     pub slot: u16,
-    /// Frames for this node that came in that slot.
+    /// Number of frames for this node that arrived in that slot.
     pub received: u16,
 }
 
@@ -233,17 +232,17 @@ pub enum DecodeError {
     Short,
     /// Another version.
     Version,
-    /// A kind that nobody knows.
+    /// An unknown kind.
     Kind,
     /// The checksum does not match.
     Checksum,
-    /// The acknowledgement contradicts itself.
+    /// The acknowledgement is inconsistent, or does not match its flag.
     Ack,
-    /// A code block that cannot be, or parity outside one.
+    /// An impossible code block, or parity outside one.
     Coded,
 }
 
-/// A frame in its parts.
+/// A decoded frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// The header.
@@ -286,7 +285,7 @@ pub fn encode(header: &Header, ack: &[u8], body: &[u8]) -> Bytes {
     out.into()
 }
 
-/// Takes a frame apart. Never panics, whatever the bytes are.
+/// Decodes a frame. Never panics, whatever the bytes are.
 pub fn decode(frame: &Bytes) -> Result<Decoded, DecodeError> {
     if frame.len() < HEADER_BYTES {
         return Err(DecodeError::Short);
@@ -344,11 +343,11 @@ fn coded_at(frame: &Bytes, kind: Kind) -> Result<Option<Coded>, DecodeError> {
     }
 }
 
-/// Who may answer when in the slot that follows, as a beacon of a node with several neighbours on
-/// one radio tells it.
+/// Who may answer when in the slot that follows: part of the beacon of a node with several
+/// neighbours on one radio.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
-    /// In how many cycles it holds, this one included.
+    /// Number of cycles in which this is valid, this one included.
     pub cycles: u8,
     /// The turns.
     pub turns: Vec<TurnEntry>,
@@ -359,10 +358,10 @@ pub struct Turns {
 pub struct TurnEntry {
     /// The node.
     pub node: u16,
-    /// From the start of its slot, in 65,536ths of that slot: of what the slot of the beacon leaves
-    /// of a cycle.
+    /// Start of the turn, in 65,536ths of the node's slot, which is what the slot of the beacon
+    /// leaves of a cycle.
     pub from: u16,
-    /// How long, in 65,536ths of the slot.
+    /// Length of the turn, in 65,536ths of the slot.
     pub length: u16,
 }
 
@@ -370,12 +369,13 @@ impl Turns {
     /// Most turns of one beacon.
     pub const MOST: usize = 200;
 
-    /// Length of so many turns on the wire.
+    /// Length of a list of this many turns on the wire.
     pub const fn bytes(turns: usize) -> usize {
         1 + 6 * turns
     }
 
-    /// Appends the bytes on the wire: cycles (8 bits); by turn node, start and length (16 each).
+    /// Appends the bytes on the wire: cycles (8 bits); then for each turn node, start and length
+    /// (16 bits each).
     pub fn put(&self, out: &mut Vec<u8>) {
         out.push(self.cycles);
         for turn in &self.turns {
@@ -385,7 +385,7 @@ impl Turns {
         }
     }
 
-    /// Reads what [`Self::put`] wrote; `None` if it is anything else.
+    /// Reads what [`Self::put`] wrote; `None` if it is not well formed.
     pub fn read(bytes: &Bytes) -> Option<Self> {
         let cycles = *bytes.first()?;
         if !(bytes.len() - 1).is_multiple_of(6) || bytes.len() > Self::bytes(Self::MOST) {
@@ -401,7 +401,7 @@ impl Turns {
     }
 }
 
-/// What is coded of a packet besides its payload, so that a decoded packet is complete:
+/// The part of a packet that is coded beside its payload, so that a decoded packet is complete:
 /// link sequence (32 bits), flow, flow sequence, EtherType, length of the payload (16 bits each).
 /// The payload follows, and zeros up to the longest unit of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -429,7 +429,7 @@ pub fn encode_unit(head: &UnitHead, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The packet in a decoded unit; `None` if its length is beyond the unit.
+/// The packet in a decoded unit; `None` if its length exceeds the unit.
 pub fn decode_unit(unit: &Bytes) -> Option<(UnitHead, Bytes)> {
     if unit.len() < UNIT_HEAD_BYTES {
         return None;

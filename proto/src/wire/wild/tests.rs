@@ -1,4 +1,4 @@
-//! Golden frames in both directions, and what is no frame.
+//! Golden frames in both directions, and bytes that are not frames.
 
 use super::*;
 use proptest::prelude::*;

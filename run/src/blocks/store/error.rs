@@ -1,42 +1,42 @@
-//! What can be wrong with a store.
+//! Errors of the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why something could not be kept.
+/// Why something could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store itself.
+    /// An error of the database.
     #[error("the block cache: {0}")]
     Store(redb::Error),
-    /// What is there is something else, or broken.
+    /// The file is no store, or damaged.
     #[error(
         "{} cannot be read as a block cache ({error}): move it away, and a new one is made",
         path.display()
     )]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong with it.
         error: redb::Error,
     },
-    /// What is there was changed by somebody else while it was open.
+    /// The file was changed by another program while it was open.
     #[error(
         "{} was damaged ({error}): move it away and start the daemon anew, which makes a new one",
         path.display()
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong with it.
         error: redb::Error,
     },
-    /// Somebody took it away while it was open.
+    /// The file was removed while it was open.
     #[error(
         "{} is gone: put it back, or start the daemon anew, which makes a new one", path.display()
     )]
     Gone {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// Another daemon has it open.
@@ -48,7 +48,7 @@ pub enum StoreError {
         /// The folder of the node.
         dir: PathBuf,
     },
-    /// The system.
+    /// An error of the operating system.
     #[error("the folder of the block cache: {0}")]
     Io(io::Error),
 }
@@ -65,7 +65,7 @@ impl StoreError {
         matches!(self, Self::Store(redb::Error::PreviousIo))
     }
 
-    /// What an error says of a file that is being opened.
+    /// Makes an error more specific for a file that is being opened.
     pub(super) fn on_open(self, path: &Path) -> Self {
         match self {
             Self::Store(error) if is_of_content(&error) => {
@@ -78,7 +78,7 @@ impl StoreError {
         }
     }
 
-    /// The same, of a file that is open: it was right when that was done.
+    /// Makes an error more specific for an open file: its content was right when it was opened.
     pub(super) fn while_open(self, path: &Path) -> Self {
         match self {
             Self::Store(error) if is_of_content(&error) => {
@@ -89,7 +89,7 @@ impl StoreError {
     }
 }
 
-/// Whether an error is of what stands in the file.
+/// Whether an error comes from the content of the file.
 fn is_of_content(error: &redb::Error) -> bool {
     use io::ErrorKind::{InvalidData, UnexpectedEof};
     match error {

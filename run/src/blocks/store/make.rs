@@ -12,23 +12,23 @@ use rustix::io::Errno;
 
 use super::{FILE, StoreError};
 
-/// Name of the file until it is made.
+/// Name of the file until it is complete.
 const HIDDEN: &str = ".blocks.redb";
-/// Bytes at its begin that say what it is, once it is made.
+/// Length of the mark at the beginning of a complete file.
 const MARK_BYTES: usize = 9;
 
-/// Makes the file of a store in a folder that has none. It has its own name once it is whole: what
-/// is left of one where the daemon was killed is no store, and nothing can be written there.
+/// Makes the file of a store, if the folder has none. The file gets its final name only when it is
+/// complete: what is left if the daemon is killed in between could not be opened as a store.
 ///
-/// Fails if it cannot be written, or another process is about to do the same.
+/// Fails if the file cannot be written, or another process is just making it.
 pub(super) fn make_if_new(dir: &Path) -> Result<(), StoreError> {
     let (hidden, path) = (dir.join(HIDDEN), dir.join(FILE));
     let folder = File::open(dir)?;
-    // Some file systems have no locks of folders.
+    // Some file systems cannot lock folders.
     if let Err(Errno::WOULDBLOCK) = flock(&folder, FlockOperation::NonBlockingLockExclusive) {
         return Err(StoreError::Store(redb::Error::DatabaseAlreadyOpen));
     }
-    // There is one if the last start did not come to its end.
+    // There is one if the last attempt was interrupted.
     let _ = fs::remove_file(&hidden);
     if is_there(&path)? {
         return Ok(());
@@ -39,11 +39,11 @@ pub(super) fn make_if_new(dir: &Path) -> Result<(), StoreError> {
     Ok(folder.sync_all()?)
 }
 
-/// Whether there is a store. A file of nothing but zeros is none: an earlier version, which made it
-/// under its own name, was killed, or somebody emptied it.
+/// Whether there is a store. A file of nothing but zeros does not count: an earlier version, which
+/// wrote it under its final name, was killed, or somebody emptied the file.
 ///
-/// Fails if there is something, but not where a store says what it is: the store would begin anew
-/// over all of it.
+/// Fails if there is data, but zeros where the mark should be: the database would overwrite all of
+/// it.
 fn is_there(path: &Path) -> Result<bool, StoreError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -68,7 +68,7 @@ fn is_there(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Makes a store without anything in it, and waits until it is on the disk.
+/// Makes an empty store, and waits until it is on the disk.
 fn make(path: &Path) -> Result<(), StoreError> {
     let file = File::options().read(true).write(true).create_new(true).open(path)?;
     let on_disk = file.try_clone()?;

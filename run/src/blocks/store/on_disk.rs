@@ -1,4 +1,4 @@
-//! The file of a store that is open, as it stands in its folder.
+//! Checks that the file of an open store is still the one in its folder.
 
 use std::fs;
 use std::io;
@@ -9,16 +9,16 @@ use super::{FILE, StoreError};
 
 /// The file of a store.
 pub(super) struct OnDisk {
-    /// Its folder.
+    /// Folder of the file.
     pub(super) dir: PathBuf,
-    /// How long a block from here is.
+    /// Length of a full block from here, in bytes.
     pub(super) block_bytes: u64,
-    /// The numbers of its file system and of itself there.
+    /// Device and inode numbers of the file.
     number: (u64, u64),
 }
 
 impl OnDisk {
-    /// The one in a folder.
+    /// The file of the store in a folder.
     ///
     /// Fails if there is none.
     pub(super) fn build(dir: &Path, block_bytes: u64) -> io::Result<Self> {
@@ -26,15 +26,15 @@ impl OnDisk {
         Ok(Self { dir: dir.to_owned(), block_bytes, number })
     }
 
-    /// Where it is, or was.
+    /// Path of the file, even if it is gone.
     pub(super) fn path(&self) -> PathBuf {
         self.dir.join(FILE)
     }
 
-    /// Whether the file that is open is the one that a daemon would find there: what is written
-    /// into another one is gone with this process.
+    /// Checks that the open file is the one that a daemon would find in the folder. What is written
+    /// to any other is lost with this process.
     ///
-    /// Fails if it is not.
+    /// Fails with [`StoreError::Gone`] if it is not.
     pub(super) fn look(&self) -> Result<(), StoreError> {
         let path = self.path();
         match number(&path) {
@@ -46,7 +46,7 @@ impl OnDisk {
     }
 }
 
-/// What tells a file from others.
+/// Device and inode numbers of a file.
 fn number(path: &Path) -> io::Result<(u64, u64)> {
     let data = fs::metadata(path)?;
     Ok((data.dev(), data.ino()))

@@ -1,5 +1,4 @@
-//! What becomes of blocks and files where the disk is full, what is there was changed by somebody
-//! else, or a crash came between.
+//! Tests of blocks and files when the disk is full, files were changed by others, or after a crash.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +10,7 @@ use redb::backends::FileBackend;
 
 use super::*;
 
-/// A disk on which nothing can be written while it is full.
+/// A disk on which nothing can be written while `is_full`.
 #[derive(Debug)]
 struct Disk {
     file: FileBackend,
@@ -80,7 +79,7 @@ fn a_disk_that_was_full_is_used_again_once_there_is_room() {
     is_full.store(true, Ordering::Relaxed);
     let kept = desk.clerk.perform(vec![Task::Keep(whole(5, 3_000))]);
     assert!(matches!(kept[..], [Done::NotKept(_)]), "{kept:?}");
-    // Its source was told that it has the first: it is not refused, and loses nothing.
+    // Its source knows that the first block arrived: the file is not refused, and loses nothing.
     for number in [1, 2] {
         let part = desk.deliver(number, parts[number as usize].0.clone(), false);
         assert!(part.is_empty(), "{part:?}");
@@ -113,7 +112,7 @@ fn what_is_written_into_a_store_that_was_taken_away_is_not_acknowledged() {
     assert!(desk.clerk.trouble().is_some_and(|why| why.starts_with(&gone)));
     assert!(desk.deliver(1, parts[1].0.clone(), false).is_empty());
     assert!(!store.exists(), "a new one would know nothing of the file");
-    // What somebody else puts there is not it either.
+    // A file that somebody else put there does not count either.
     fs::write(&other, "no store").expect("room");
     fs::rename(&other, &store).expect("it is there");
     let kept = desk.clerk.perform(vec![Task::Keep(whole(5, 3_000))]);
@@ -196,7 +195,7 @@ fn a_file_that_cannot_be_read_for_a_while_is_not_given_up() {
     let part = file.part(0).expect("a block");
     let read = || vec![Task::Read(Box::new(file.clone()), 0, part.clone())];
     fs::rename(&path, &aside).expect("it is there");
-    // An error that neither says that there is no file nor that it may not be read.
+    // An error that means neither that the file is missing nor that it may not be read.
     std::os::unix::fs::symlink(&path, &path).expect("a link to itself");
     let done = desk.clerk.perform(read());
     assert!(matches!(done[..], [Done::NotRead(7, 0)]), "{done:?}");

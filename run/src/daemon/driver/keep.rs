@@ -1,4 +1,4 @@
-//! Whether a daemon carries blocks: where they are kept, and why they are not.
+//! Whether a daemon carries blocks: where it keeps them, or why it cannot.
 
 use std::path::Path;
 
@@ -11,23 +11,23 @@ use super::Driver;
 use crate::blocks::{Exchange, Store};
 use crate::sockets::SocketsStatus;
 
-/// After so long it is tried once more to open what blocks are kept in.
+/// How long after a failure the store of blocks is tried again.
 const OPEN_AGAIN: Duration = Duration::from_secs(20);
 
 /// Why no blocks are carried.
 #[derive(Debug)]
 pub(super) struct NoBlocks {
     why: String,
-    /// When it is due that this is tried to be changed, if it can be.
+    /// When to try again; `None` if that cannot help.
     again: Option<Instant>,
 }
 
 impl Driver {
-    /// Has blocks and files kept in a folder; to be called before the first turn, and once more
-    /// when [`Driver::is_due_to_keep`]. Without a folder, or where it cannot be used, no blocks are
-    /// carried: what would be acknowledged is not safe.
+    /// Keeps blocks and files in the folder `dir`. To be called before the first turn, and again
+    /// when [`Driver::is_due_to_keep`]. Without a usable folder no blocks are carried: they must
+    /// not be acknowledged if they are not safe.
     ///
-    /// Fails if it cannot be used.
+    /// Fails if the folder cannot be used.
     pub fn keep_blocks(&mut self, dir: Option<&Path>, plan: &NodePlan) -> anyhow::Result<()> {
         let now = self.clock.now();
         self.stack.flows.carry_blocks(true);
@@ -38,13 +38,14 @@ impl Driver {
             return Ok(());
         };
         let store = Store::open(dir, hop.config());
-        // What the machine was told of it after that cannot be told once more.
+        // Only opening is tried again: after that, blocks of the store may have been given to
+        // `hop`, and they cannot be given to it twice.
         let again = store.is_err().then(|| self.clock.now() + OPEN_AGAIN);
         let opened = store.map_err(anyhow::Error::from);
         match opened.and_then(|store| Exchange::build(store, dir, plan, now, hop)) {
             Ok(exchange) => {
                 (self.exchange, self.no_blocks) = (Some(exchange), None);
-                // What is due of it since time began is not late.
+                // Timers of the exchange that are due since the clock began do not count as late.
                 self.begun = None;
                 Ok(())
             }
@@ -56,35 +57,35 @@ impl Driver {
         }
     }
 
-    /// Why no blocks are carried, if that was to be so.
+    /// Why no blocks are carried; `None` if they are.
     pub fn no_blocks(&self) -> Option<&str> {
         self.no_blocks.as_ref().map(|no| no.why.as_str())
     }
 
-    /// Whether [`Driver::keep_blocks`] may do now what it could not do before.
+    /// Whether to call [`Driver::keep_blocks`] again after a failure.
     pub fn is_due_to_keep(&self) -> bool {
         self.due_to_keep().is_some_and(|due| due <= self.clock.now())
     }
 
-    /// When that is so.
+    /// When to call it again.
     pub(super) fn due_to_keep(&self) -> Option<Instant> {
         self.no_blocks.as_ref().and_then(|no| no.again)
     }
 
-    /// Who moves blocks, and the machine that they belong to; what follows comes at once.
+    /// The exchange and the machine whose blocks it moves. The next turn comes at once.
     pub fn blocks(&mut self) -> Option<(&mut Exchange, &mut Hop)> {
         self.is_cut = true;
         Some((self.exchange.as_mut()?, self.stack.flows.hop_outside()?))
     }
 
-    /// Whether blocks are carried, and what is wrong with that.
+    /// Whether blocks are carried, and what is wrong.
     pub fn blocks_status(&self) -> BlocksStatus {
         let exchange = self.exchange.as_ref();
         let trouble = exchange.map_or(self.no_blocks(), Exchange::trouble);
         BlocksStatus { are_carried: exchange.is_some(), trouble: trouble.map(str::to_owned) }
     }
 
-    /// What is known of sockets; nothing where no blocks are carried.
+    /// State of the sockets; `None` if no blocks are carried.
     pub fn sockets(&self) -> Option<SocketsStatus> {
         self.exchange.as_ref().map(Exchange::sockets)
     }

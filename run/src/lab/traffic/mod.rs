@@ -1,5 +1,5 @@
-//! The flows of a scenario: two threads for each. Those over kernel sockets are in the network
-//! namespace of either end; a socket stays in the namespace in which it was made.
+//! Runs the flows of a scenario, with two threads each. Threads with kernel sockets enter the
+//! network namespace of their end: a socket stays in the namespace in which it was made.
 
 mod tcp;
 
@@ -21,41 +21,41 @@ use socket2::SockRef;
 
 use super::{LabError, blocks};
 
-/// First port of the flows; each has one of its own.
+/// Port of the first flow; each flow has its own.
 const FIRST_PORT: u16 = 5001;
 /// Bytes that are written or read at once.
 const CHUNK: usize = 64 * 1024;
-/// Length of a bin of goodput over time.
+/// Length of the bins of goodput over time.
 pub(super) const BIN: StdDuration = StdDuration::from_millis(100);
-/// How long a blocked read or write lasts before the thread looks whether it is to stop.
+/// How long a read or write may block before the thread checks whether to stop.
 const LOOK: StdDuration = StdDuration::from_millis(100);
-/// Number and time at the front of a datagram, in bytes.
+/// Number and time at the beginning of a datagram, in bytes.
 const FRONT: usize = 16;
 
-/// What was measured of one flow.
+/// Measurements of a flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     pub(super) sent_bytes: u64,
     pub(super) delivered_bytes: u64,
-    /// What was delivered before measuring began.
+    /// Bytes that were delivered before the measurement began.
     pub(super) before_bytes: u64,
-    /// The time that the measured bytes took, in seconds.
+    /// Duration of the measured part, in seconds.
     pub(super) span_s: f64,
-    /// How long a file took, if it came whole.
+    /// How long the file took, in seconds, if all of it arrived.
     pub(super) completed_s: Option<f64>,
-    /// Delivered bytes at the end of each bin since the start of the run.
+    /// Bytes delivered by the end of each bin, from the start of the run.
     pub(super) bins: Vec<u64>,
     pub(super) retransmissions: Option<u64>,
     pub(super) udp: Option<UdpMeasured>,
 }
 
-/// What was measured of a UDP flow.
+/// Measurements of a UDP flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UdpMeasured {
     made: Made,
-    /// One more than the highest number that came.
+    /// The highest number that arrived, plus one.
     pub(super) expected: u64,
-    /// The first number that counts since measuring began, and how many of those came.
+    /// First number that counts since the measurement began, and how many of those arrived.
     from: u64,
     pub(super) received: u64,
     /// When the flow ended.
@@ -65,7 +65,8 @@ pub(super) struct UdpMeasured {
 }
 
 impl UdpMeasured {
-    /// Share of the datagrams that never came; those of the last moments may still be on their way.
+    /// Share of datagrams that were lost. Those of the last moments, which may still be on their
+    /// way, do not count.
     pub(super) fn loss(&self) -> Option<f64> {
         let made = self.made.by(self.ended.saturating_sub(under_way(&self.delays_ms)));
         let all = self.expected.max(made).saturating_sub(self.from).max(self.received);
@@ -80,34 +81,34 @@ struct Running {
     has_started: bool,
     threads: Vec<JoinHandle<io::Result<()>>>,
     bins: Vec<u64>,
-    /// What had come when measuring began.
+    /// Bytes delivered when the measurement began.
     at_measure: Option<u64>,
-    /// What had come when the flow's time was over, and when that was.
+    /// Bytes delivered when the flow's time was over, and the time of that.
     at_stop: Option<(u64, Instant)>,
 }
 
-/// What the two ends of a flow and the lab tell each other.
+/// State shared between the two ends of a flow and the lab.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
     pub(super) sent: AtomicU64,
     pub(super) delivered: AtomicU64,
     retransmissions: AtomicU64,
-    /// Nanoseconds after the flow's start at which its last byte came; 0 while it has not.
+    /// Time of the last byte of a file, in nanoseconds after the flow's start; 0 before that.
     pub(super) finished: AtomicU64,
     udp: Mutex<UdpMeasured>,
 }
 
-/// The nodes of a lab, for those who run programs on them.
+/// The nodes of a lab, as programs on them need to know them.
 pub(super) struct Nodes<'a> {
-    /// The process of each.
+    /// Process ids of the nodes.
     pub(super) pids: Vec<u32>,
-    /// The folder with their control sockets.
+    /// Folder with their control sockets.
     pub(super) dir: &'a Path,
 }
 
-/// Runs the flows to the end of the scenario; `tick` is told the seconds passed, and ends the run
-/// by failing.
+/// Runs the flows until the end of the scenario. `tick` is called with the seconds passed, and ends
+/// the run by failing.
 pub(super) fn run(
     scenario: &Scenario,
     nodes: &Nodes<'_>,
@@ -195,8 +196,8 @@ impl Running {
             FlowKind::Hop => return self.start_blocks(index, nodes.dir),
             kind => unreachable!("flows of kind {} were refused", kind.name()),
         };
-        // Without a rate of its own a source offers what the radio could send at most: a TUN
-        // interface holds nobody back, and its node drops what it has no room for.
+        // A source without a rate offers the most that the radio could send: a TUN interface holds
+        // nobody back, and the node drops what it has no room for.
         let fastest = || scenario.plan().nodes[0].radios[0].spec.rate.mbps();
         self.config.rate_mbps = self.config.rate_mbps.or_else(|| Some(fastest()));
         for (end, pid) in [(receiver, pid(to)), (sender, pid(from))] {
@@ -207,7 +208,7 @@ impl Running {
         }
     }
 
-    /// The control sockets of daemons are the same in all namespaces.
+    /// Needs no namespace: the control sockets of daemons can be reached from everywhere.
     fn start_blocks(&mut self, index: usize, dir: &Path) {
         let ends = blocks::Ends::build(&self.config, index, dir);
         let same = ends.clone();
@@ -220,13 +221,13 @@ impl Running {
         self.threads.push(thread::spawn(move || end(&config, &shared)));
     }
 
-    /// From when on it is measured, in seconds.
+    /// When the measurement of the flow begins, in seconds.
     fn measure_from(&self, scenario: &Scenario) -> f64 {
         let from = self.config.measure_from_s.or(scenario.measure_from_s).unwrap_or(0.0);
         from.max(self.config.start_s)
     }
 
-    /// Starts measuring anew; returns what was delivered before.
+    /// Begins the measurement; returns the bytes that were delivered before.
     fn begin_measure(&self) -> u64 {
         let mut udp = self.shared.udp.lock().expect("no holder panics");
         let UdpMeasured { made, expected, .. } = std::mem::take(&mut *udp);
@@ -251,7 +252,7 @@ impl Running {
     }
 
     fn finish(mut self, scenario: &Scenario) -> Result<Measured, LabError> {
-        // Those that wait for blocks do so until the daemons end.
+        // Threads that wait for blocks end only with the daemons.
         let is_over =
             |thread: &JoinHandle<_>| self.config.kind != FlowKind::Hop || thread.is_finished();
         let threads = std::mem::take(&mut self.threads);
@@ -269,7 +270,7 @@ impl Running {
         let from = self.measure_from(scenario);
         let start = self.config.start_s;
         let until = if finished > 0.0 { start + finished } else { stop };
-        // What was over before measuring began is measured from its start.
+        // A flow that ended before its measurement began is measured from its start.
         let (span_s, before_bytes) = match until <= from {
             true => (until - start, 0),
             false => (until - from, self.at_measure.unwrap_or(0)),
@@ -305,7 +306,7 @@ fn is_pause(error: &io::Error) -> bool {
     )
 }
 
-/// The code point of a flow as sockets want it: above the ECN field, which is the kernel's.
+/// The flow's code point as sockets take it: above the ECN bits, which belong to the kernel.
 fn tos(config: &FlowConfig) -> u32 {
     u32::from(config.dscp()) << 2
 }
@@ -339,7 +340,7 @@ fn udp_sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) -> io::
             Ok(length) => {
                 shared.sent.fetch_add(length as u64, Ordering::Relaxed);
             }
-            // Nobody listens yet, or the interface's queue is full: a datagram is lost.
+            // Nobody listens yet, or the interface's queue is full: the datagram is lost.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
             Err(error) if is_pause(&error) => {}

@@ -1,4 +1,4 @@
-//! Flows over TCP of the kernel: either end is an ordinary program with a socket.
+//! Flows over the kernel's TCP: each end is an ordinary program with a socket.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use socket2::SockRef;
 use super::{CHUNK, LOOK, Shared, is_pause, tos};
 use crate::device::os;
 
-/// How long a connection may take to be made.
+/// How long connecting may fail before the flow does; time-outs do not count.
 const CONNECT: StdDuration = StdDuration::from_secs(10);
 
 pub(super) fn receiver(
@@ -24,7 +24,7 @@ pub(super) fn receiver(
     shared: &Shared,
 ) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port()))?;
-    // Its connections have it from their first packet on.
+    // Connections inherit it, from their first packet on.
     SockRef::from(&listener).set_tos_v4(tos(config))?;
     listener.set_nonblocking(true)?;
     let begin = WallClock::now();
@@ -53,7 +53,7 @@ pub(super) fn receiver(
                 }
             }
             Err(error) if is_pause(&error) => {}
-            // The sender was stopped while its bytes were on their way.
+            // The sender was stopped while bytes were on their way.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -73,9 +73,9 @@ pub(super) fn sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) 
                 left -= length as u64;
                 shared.sent.fetch_add(length as u64, Ordering::Relaxed);
             }
-            // A write that waits by itself and times out has the kernel send what it holds back.
+            // A blocking write that times out would make the kernel send data that it holds back.
             Err(error) if is_pause(&error) => wait_for_room(&stream)?,
-            // The receiver has seen the end of the flow's time first.
+            // The receiver noticed first that the flow's time is over.
             Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -88,7 +88,7 @@ pub(super) fn sender(config: &FlowConfig, address: SocketAddr, shared: &Shared) 
     stream.shutdown(std::net::Shutdown::Write)?;
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(LOOK))?;
-    // The receiver closes once it has all.
+    // The receiver closes the connection once it has everything.
     while !shared.stop.load(Ordering::Relaxed) {
         let again = os::tcp_retransmissions(stream.as_fd()).unwrap_or(0);
         shared.retransmissions.store(again, Ordering::Relaxed);
@@ -109,14 +109,14 @@ fn wait_for_room(stream: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Has a connection end when it is closed. What is in the buffers at the end of a flow's time is of
-/// no use, and a socket that goes on alone to deliver it would hold its namespace, with the
-/// interfaces in it, for minutes after the lab.
+/// Makes closing reset the connection. Bytes in its buffers at the end of a flow's time are
+/// useless, and a socket that went on delivering them would hold its namespace, with the interfaces
+/// in it, for minutes after the lab.
 fn end_at_once(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(Some(StdDuration::ZERO))
 }
 
-/// Connects with the congestion control of the flow; `None` if the flow was stopped before.
+/// Connects with the flow's congestion control; `None` if the flow was stopped before.
 fn connect(
     config: &FlowConfig,
     address: SocketAddr,
@@ -124,7 +124,7 @@ fn connect(
 ) -> io::Result<Option<TcpStream>> {
     let name: &[u8] = match config.congestion {
         Congestion::Bbr => b"bbr",
-        // The settings of a namespace refuse it; a socket of its root may have it.
+        // A namespace's default cannot be set to it, but a socket of the namespace's root can.
         Congestion::Cubic => b"cubic",
         _ => b"reno",
     };
@@ -139,7 +139,7 @@ fn connect(
         match socket.connect_timeout(&address.into(), StdDuration::from_secs(3)) {
             Ok(()) => return Ok(Some(socket.into())),
             Err(_) if shared.stop.load(Ordering::Relaxed) => return Ok(None),
-            // The link is down for now: the flow waits, as it does in the simulator.
+            // The link is down at present: the flow waits, as it does in the simulator.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
             Err(error) if WallClock::now() > limit => return Err(error),
             // Nobody listens yet.

@@ -1,4 +1,4 @@
-//! Sockets of blocks, for programs that must not lose one.
+//! Sockets of blocks, for programs that must not lose any.
 
 use std::io;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::sockets::channel::Kind;
 
 /// Sends blocks to a service of a node, each delivered once and in order.
 ///
-/// A block that was taken goes its way whatever becomes of this program, of the daemons and of
-/// their hosts. A program that began anew opens the flow again by its name, and goes on with the
-/// block that [`BlockSender::next`] names.
+/// A block that was taken is delivered whatever becomes of this program, the daemons and their
+/// hosts. A program that was restarted opens the flow again by its name, and continues with block
+/// [`BlockSender::next`].
 #[derive(Debug)]
 pub struct BlockSender {
     daemon: Daemon,
@@ -29,7 +29,7 @@ pub struct BlockSender {
     block_bytes: usize,
 }
 
-/// What a daemon says of a flow.
+/// The daemon's message about a flow.
 #[derive(Deserialize)]
 struct Opened {
     id: u32,
@@ -39,7 +39,7 @@ struct Opened {
 }
 
 impl BlockSender {
-    /// Opens the flow of this name to a service of a node, or goes on with it.
+    /// Opens the flow of this name to a service of a node, or continues it.
     ///
     /// Fails if no daemon runs, there is no such node, or it refused the flow.
     pub fn open(daemon: &Daemon, to: &str, service: &str, name: &str) -> Result<Self, SocketError> {
@@ -47,7 +47,8 @@ impl BlockSender {
         Self::ask(daemon, Wish::SendBlocks { to, service, name })
     }
 
-    /// The same for a file, which `farhop receive` fetches there: its bytes cut into blocks.
+    /// Opens a flow for a file, which `farhop receive` fetches at the other node; the blocks are
+    /// its bytes.
     pub(crate) fn push(
         daemon: &Daemon,
         to: &str,
@@ -68,31 +69,31 @@ impl BlockSender {
         Ok(Self { daemon, line, id, next, arrived, is_finished, has_arrived, block_bytes })
     }
 
-    /// Number of the block that is next; all before it were taken.
+    /// Number of the next block; all before it were taken.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// Bytes of a block at most.
+    /// Most bytes of a block.
     pub fn block_bytes(&self) -> usize {
         self.block_bytes
     }
 
-    /// Blocks of which it is known that the other end has them, or keeps them for its program.
+    /// How many blocks, from the first, are known to be stored at the destination.
     pub fn arrived(&self) -> u32 {
         self.arrived
     }
 
-    /// Whether the flow was finished, by this program or before it began anew.
+    /// Whether the flow was finished, also if that was before a restart.
     pub fn is_finished(&self) -> bool {
         self.is_finished
     }
 
-    /// Sends a block; returns its number once it is taken. It waits while the ones before it do not
-    /// go on.
+    /// Sends a block; returns its number once it is taken. Waits while there is no room because
+    /// earlier blocks are not passed on.
     ///
-    /// Fails if the flow was refused or given up, or the daemon is gone: then it is not known
-    /// whether the block was taken, and [`BlockSender::open`] tells.
+    /// Fails if the flow was refused or given up, or the daemon is gone. Then the block may or may
+    /// not have been taken: [`BlockSender::next`] tells after the flow is opened again.
     ///
     /// Panics if the flow is finished, or the block is too long.
     pub fn send(&mut self, block: &[u8]) -> Result<u32, SocketError> {
@@ -104,7 +105,7 @@ impl BlockSender {
         Ok(number)
     }
 
-    /// Gives the daemon a block; [`BlockSender::next`] is another once it is taken.
+    /// Gives the daemon a block; once it is taken [`BlockSender::next`] increases.
     pub(crate) fn begin(&mut self, block: &[u8]) -> Result<(), SocketError> {
         assert!(!self.is_finished, "nothing comes behind the end");
         assert!(block.len() <= self.block_bytes, "a block of at most {} bytes", self.block_bytes);
@@ -112,17 +113,17 @@ impl BlockSender {
         Ok(self.line.put(Kind::Data, &record)?)
     }
 
-    /// Whether all blocks have arrived, and no more come.
+    /// Whether the flow is finished and all its blocks have arrived.
     pub(crate) fn has_arrived(&self) -> bool {
         self.has_arrived
     }
 
-    /// Hears of the daemon, if it says something soon.
+    /// Handles a record of the daemon, if one comes within the time limit.
     pub(crate) fn hear_within(&mut self, limit: Duration) -> Result<(), SocketError> {
         if self.line.is_readable(limit)? { self.hear() } else { Ok(()) }
     }
 
-    /// Says that no more blocks come.
+    /// Finishes the flow: no more blocks follow.
     ///
     /// Fails if the daemon is gone.
     pub fn finish(&mut self) -> Result<(), SocketError> {
@@ -141,7 +142,7 @@ impl BlockSender {
     ///
     /// Fails if the flow was refused or given up, or the daemon is gone.
     ///
-    /// Panics if it was not finished.
+    /// Panics if the flow was not finished.
     pub fn wait_until_arrived(&mut self) -> Result<(), SocketError> {
         assert!(self.is_finished, "it has an end");
         while !self.has_arrived {
@@ -150,9 +151,9 @@ impl BlockSender {
         Ok(())
     }
 
-    /// Gives the flow up, with what was taken and has not gone on.
+    /// Gives the flow up, with the blocks that were taken and have not arrived.
     ///
-    /// Fails if the daemon is gone, or all has arrived.
+    /// Fails if the daemon is gone, or all blocks have arrived.
     pub fn cancel(self) -> Result<(), ControlError> {
         ask(self.daemon.path(), Request::Cancel { id: self.id }).map(drop)
     }
@@ -170,7 +171,7 @@ impl BlockSender {
     }
 }
 
-/// Hears of blocks for a service of this node.
+/// Listens for flows of blocks to a service of this node.
 #[derive(Debug)]
 pub struct BlockListener {
     daemon: Daemon,
@@ -186,9 +187,9 @@ pub struct IncomingBlocks {
 }
 
 impl BlockListener {
-    /// Listens for a service; one program can. Flows that were begun before are told of again.
+    /// Listens for a service; only one program at a time can. Unfinished flows are announced again.
     ///
-    /// Fails if no daemon runs, or another program listens for it.
+    /// Fails if no daemon runs, or another program listens for the service.
     pub fn bind(daemon: &Daemon, service: &str) -> Result<Self, SocketError> {
         let mut line = daemon.ask(Wish::ListenBlocks { service: service.into() }, &[])?;
         line.wait_until_open()?;
@@ -206,16 +207,16 @@ impl BlockListener {
         }
     }
 
-    /// Takes a flow.
+    /// Takes a flow, from another program if one has it.
     ///
-    /// Fails if it is over.
+    /// Fails if the flow is finished.
     pub fn accept(&self, incoming: &IncomingBlocks) -> Result<BlockReceiver, SocketError> {
         let mut line = self.daemon.ask(Wish::TakeBlocks { id: incoming.id.clone() }, &[])?;
         line.wait_until_open()?;
         Ok(BlockReceiver { line })
     }
 
-    /// Does not take a flow, and forgets what came of it: its sender hears so.
+    /// Refuses a flow: deletes what arrived of it, and tells its sender.
     ///
     /// Fails if the daemon is gone.
     pub fn refuse(&mut self, incoming: &IncomingBlocks) -> Result<(), SocketError> {
@@ -224,29 +225,29 @@ impl BlockListener {
 }
 
 impl IncomingBlocks {
-    /// The node that it comes from.
+    /// Name of the node that it comes from.
     pub fn from(&self) -> &str {
         &self.from
     }
 
-    /// What its sender calls it.
+    /// Its sender's name for the flow.
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// Receives blocks, in order.
+/// Receives the blocks of a flow, in order.
 ///
-/// A block is given again, to the next one that takes the flow, until it was confirmed. A program
-/// that must have each once keeps the number of the last one with what it makes of it.
+/// Until a block is confirmed it is given again to each program that takes the flow. A program that
+/// must handle each block exactly once stores its number together with the result.
 #[derive(Debug)]
 pub struct BlockReceiver {
     line: Line,
 }
 
 impl BlockReceiver {
-    /// Waits for the next block, and tells its number; nothing behind the last one. At most two are
-    /// given that are not [confirmed](Self::confirm).
+    /// Waits for the next block and its number; `None` after the last. At most two blocks are given
+    /// before they are [confirmed](Self::confirm).
     ///
     /// Fails if the daemon is gone, or another program has taken the flow.
     pub fn receive(&mut self) -> Result<Option<(u32, Vec<u8>)>, SocketError> {
@@ -263,7 +264,7 @@ impl BlockReceiver {
         }
     }
 
-    /// The block with this number is safe with the program: the daemon forgets it.
+    /// Says that the program has stored the block with this number: the daemon deletes it.
     ///
     /// Fails if the daemon is gone.
     pub fn confirm(&mut self, number: u32) -> Result<(), SocketError> {

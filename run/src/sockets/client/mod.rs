@@ -1,4 +1,4 @@
-//! Sockets for programs: streams, blocks and datagrams between nodes over block transport.
+//! Sockets for programs: streams, blocks and datagrams between nodes, over block transport.
 //!
 //! ```no_run
 //! use std::io::{Read as _, Write as _};
@@ -37,34 +37,34 @@ use super::channel::{Cause, HEAD_BYTES, Kind, RECORD_BYTES};
 use crate::daemon::control::Request;
 use crate::daemon::{ControlError, client, runtime_dir, socket_path};
 
-/// Bytes of a stream that go to the daemon at once.
+/// Most bytes of a stream that one record carries to the daemon.
 const WRITE_BYTES: usize = 64 << 10;
-/// Bytes that may go along with the request for a stream, so that they cost no round trip.
+/// Most bytes that can go along with the request for a stream, which saves a round trip.
 pub const FIRST_BYTES: usize = 7_000;
 
-/// The daemon that sockets are asked of.
+/// The daemon that a program asks for sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Daemon {
     path: PathBuf,
 }
 
 impl Daemon {
-    /// That of a node on this host. The nodes of a lab have theirs elsewhere: [`Daemon::at`].
+    /// The daemon of a node on this host. For a node of a lab use [`Daemon::at`].
     pub fn of_node(name: &str) -> Self {
         Self { path: socket_path(&runtime_dir(), name) }
     }
 
-    /// That behind a control socket.
+    /// The daemon behind a control socket.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Its control socket.
+    /// Path of its control socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Asks for a socket; `first` is what goes behind the request.
+    /// Asks for a socket; `first` is sent right after the request.
     fn ask(&self, wish: Wish, first: &[u8]) -> Result<Line, SocketError> {
         let told = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -85,25 +85,25 @@ impl Daemon {
     }
 }
 
-/// Why there is no socket, or none any more.
+/// Why a socket was refused or closed.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Nobody listens at the control socket.
+    /// No daemon listens at the control socket.
     #[error("no daemon runs behind {}", path.display())]
     NoDaemon {
         /// The control socket.
         path: PathBuf,
     },
-    /// The daemon or the other end does not want it.
+    /// The daemon or the other end refused it.
     #[error("{0}")]
     Refused(String),
-    /// Nothing was heard of the other end for too long.
+    /// The daemon did not answer, or the other end was silent for too long.
     #[error("{0}")]
     Silent(String),
-    /// It was broken off, by the other end or because a daemon ended.
+    /// It was broken off: by the other end, or because a daemon ended.
     #[error("{0}")]
     Broken(String),
-    /// The system.
+    /// The operating system reported an error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -120,7 +120,7 @@ impl From<SocketError> for io::Error {
     }
 }
 
-/// Records to and from the daemon.
+/// Exchanges records with the daemon.
 #[derive(Debug)]
 struct Line {
     socket: UnixStream,
@@ -134,7 +134,7 @@ impl Line {
         self.socket.write_all(&record)
     }
 
-    /// Whether the daemon says something before the time is over.
+    /// Whether the daemon sends something within the time limit.
     fn is_readable(&self, limit: Duration) -> io::Result<bool> {
         let limit =
             Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
@@ -144,7 +144,7 @@ impl Line {
         }
     }
 
-    /// What the next record is, and how many bytes it has. That it is broken off is an error.
+    /// Kind and length of the next record. A record that ends the socket is an error.
     fn head(&mut self) -> Result<(Kind, usize), SocketError> {
         let mut head = [0; HEAD_BYTES];
         self.socket.read_exact(&mut head).map_err(gone)?;
@@ -174,7 +174,7 @@ impl Line {
         Ok((kind, self.payload(length)?))
     }
 
-    /// Waits until the socket is there; returns what the daemon says of it.
+    /// Waits until the socket is open; returns the daemon's message about it.
     fn wait_until_open(&mut self) -> Result<Vec<u8>, SocketError> {
         match self.record()? {
             (Kind::Opened, text) => Ok(text),
@@ -183,7 +183,7 @@ impl Line {
     }
 }
 
-/// The daemon closed the connection without a word.
+/// The daemon closed the connection without a reason.
 fn gone(error: io::Error) -> SocketError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
@@ -195,23 +195,23 @@ fn gone(error: io::Error) -> SocketError {
 
 /// A stream of bytes to and from a program at another node, like a TCP connection.
 ///
-/// What is written is batched: a block goes out at once while nothing of the stream is on its way,
-/// else after half a second, at a megabyte, or when [`Write::flush`] is called. A stream that is
-/// dropped before [`StreamSocket::finish`] was called is broken off, and the other end hears of it.
+/// Writes are batched: a block goes out at once while nothing of the stream is on its way, else
+/// after half a second, when it is a megabyte long, or when [`Write::flush`] is called. A stream
+/// that is dropped before [`StreamSocket::finish`] is broken off, and the other end learns of it.
 #[derive(Debug)]
 pub struct StreamSocket {
     line: Line,
-    /// Bytes of the record that is being read.
+    /// Bytes of the current record that were not read yet.
     left: usize,
     is_ended: bool,
     is_finished: Arc<AtomicBool>,
 }
 
 impl StreamSocket {
-    /// Connects to a service of a node. Of `first`, up to [`FIRST_BYTES`] go along with the
-    /// request. Returns once the other end has taken it.
+    /// Connects to a service of a node. Up to [`FIRST_BYTES`] of `first` go along with the request.
+    /// Returns once the other end has accepted.
     ///
-    /// Fails if no daemon runs, nobody takes it there, or there is no answer for long.
+    /// Fails if no daemon runs, the service refuses, or the other end is silent for too long.
     pub fn connect(
         daemon: &Daemon,
         to: &str,
@@ -222,8 +222,8 @@ impl StreamSocket {
         Self::open(daemon, wish, first)
     }
 
-    /// The same without waiting for the other end: there is nothing to read or write before
-    /// [`StreamSocket::wait_until_open`]. Of `first` all must go along.
+    /// Connects without waiting for the other end: nothing can be read or written before
+    /// [`StreamSocket::wait_until_open`]. All of `first` must fit into the request.
     pub(crate) fn begin(
         daemon: &Daemon,
         to: &str,
@@ -234,7 +234,7 @@ impl StreamSocket {
         Self::ask(daemon, Wish::Connect { to: to.into(), service: service.into() }, first)
     }
 
-    /// Waits until the other end has taken it.
+    /// Waits until the other end has accepted.
     pub(crate) fn wait_until_open(&mut self) -> Result<(), SocketError> {
         self.line.wait_until_open().map(drop)
     }
@@ -254,9 +254,9 @@ impl StreamSocket {
         Ok(stream)
     }
 
-    /// A second handle, so that one can read while the other writes.
+    /// A second handle, so that one thread can read while another writes.
     ///
-    /// Fails if the system has no more descriptors.
+    /// Fails if no descriptor is left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             line: Line { socket: self.line.socket.try_clone()? },
@@ -266,7 +266,8 @@ impl StreamSocket {
         })
     }
 
-    /// Nothing more will be written; the other end reads the end behind what was. Reading goes on.
+    /// Ends the sending direction: the other end reads the end of the stream after all that was
+    /// written. Reading goes on.
     ///
     /// Fails if the daemon is gone.
     pub fn finish(&mut self) -> io::Result<()> {
@@ -281,8 +282,8 @@ impl StreamSocket {
         let _ = self.line.socket.shutdown(Shutdown::Both);
     }
 
-    /// How long a read waits; for ever if it is not set. A read that waited for longer fails with
-    /// `WouldBlock`, and only between records may be repeated.
+    /// How long a read may wait; `None` is for ever. A read that waits for longer fails with
+    /// `WouldBlock`; it may be repeated only if it was between two records.
     ///
     /// Fails if the time is zero.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
@@ -291,18 +292,18 @@ impl StreamSocket {
 }
 
 impl AsFd for StreamSocket {
-    /// What to wait on: it is ready to be written to where the daemon takes more, and hung up once
-    /// the daemon says nothing more.
+    /// Descriptor to wait on: writable while the daemon takes more, and hung up once the daemon
+    /// sends no more.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.line.socket.as_fd()
     }
 }
 
 impl Read for StreamSocket {
-    /// Reads what came; nothing once the other end has finished.
+    /// Reads bytes; returns 0 once the other end has finished.
     ///
-    /// Fails with `ConnectionReset` if the stream was broken off, by whomever, and with `TimedOut`
-    /// if nothing was heard of the other end for too long.
+    /// Fails with `ConnectionReset` if either end broke the stream off, and with `TimedOut` if the
+    /// other end was silent for too long.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.left == 0 && !self.is_ended && !buffer.is_empty() {
             match self.line.head()? {
@@ -333,20 +334,20 @@ impl Write for StreamSocket {
         Ok(part.len())
     }
 
-    /// Has what was written go out at once.
+    /// Sends at once what was written.
     fn flush(&mut self) -> io::Result<()> {
         self.line.put(Kind::Flush, &[])
     }
 }
 
-/// Hears of streams to a service of this node.
+/// Listens for streams to a service of this node.
 #[derive(Debug)]
 pub struct StreamListener {
     daemon: Daemon,
     line: Line,
 }
 
-/// A stream that a program at another node wants.
+/// A stream that a program at another node opens.
 #[derive(Debug)]
 pub struct IncomingStream {
     daemon: Daemon,
@@ -354,7 +355,7 @@ pub struct IncomingStream {
     from: String,
 }
 
-/// What a daemon says of it.
+/// The daemon's message about it.
 #[derive(Deserialize)]
 struct Offer {
     id: u32,
@@ -362,7 +363,7 @@ struct Offer {
 }
 
 impl StreamListener {
-    /// Listens for a service; one program can.
+    /// Listens for a service; only one program at a time can.
     ///
     /// Fails if no daemon runs, or another program listens for it.
     pub fn bind(daemon: &Daemon, service: &str) -> Result<Self, SocketError> {
@@ -371,7 +372,7 @@ impl StreamListener {
         Ok(Self { daemon: daemon.clone(), line })
     }
 
-    /// Waits for the next stream that somebody wants.
+    /// Waits for the next stream.
     ///
     /// Fails if the daemon is gone.
     pub fn next_incoming(&mut self) -> Result<IncomingStream, SocketError> {
@@ -384,30 +385,30 @@ impl StreamListener {
         }
     }
 
-    /// Does not take a stream: whoever wants it hears so.
+    /// Refuses a stream, and tells the other end so.
     ///
     /// Fails if the daemon is gone.
     pub fn refuse(&mut self, incoming: &IncomingStream) -> io::Result<()> {
         self.line.put(Kind::Refuse, incoming.id.to_string().as_bytes())
     }
 
-    /// Something that ends the listener when it is dropped or shut down, from another thread.
+    /// A handle with which another thread can end the listener, by shutting it down.
     ///
-    /// Fails if the system has no more descriptors.
+    /// Fails if no descriptor is left.
     pub fn handle(&self) -> io::Result<UnixStream> {
         self.line.socket.try_clone()
     }
 }
 
 impl IncomingStream {
-    /// The node that it comes from.
+    /// Name of the node that it comes from.
     pub fn from(&self) -> &str {
         &self.from
     }
 
-    /// Takes it; of `first`, up to [`FIRST_BYTES`] go along with the answer.
+    /// Accepts the stream. Up to [`FIRST_BYTES`] of `first` go along with the answer.
     ///
-    /// Fails if nobody wants it any more.
+    /// Fails if the stream was given up in the meantime.
     pub fn accept(&self, first: &[u8]) -> Result<StreamSocket, SocketError> {
         StreamSocket::open(&self.daemon, Wish::Accept { id: self.id }, first)
     }

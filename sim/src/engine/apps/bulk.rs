@@ -1,4 +1,4 @@
-//! Bulk transfer and files, over TCP or in blocks.
+//! Bulk transfers, saturated or of a given length, over TCP or in blocks.
 
 use bytes::Bytes;
 use farhop_proto::base::{Cx, FlowId, Instant, Lane, Layer as _, Message, MessageUp, NodeId};
@@ -10,19 +10,19 @@ use super::{App, Ends, Net};
 use crate::engine::report::FlowReport;
 use crate::engine::world::Node;
 
-/// Bytes that a source writes at once.
+/// The most bytes that a source writes at once.
 pub(super) const WRITE_BYTES: usize = 32 * 1024;
-/// What is sent.
+/// The payload.
 pub(super) static ZEROS: [u8; WRITE_BYTES] = [0; WRITE_BYTES];
 
-/// What carries it.
+/// The transport of a transfer.
 #[derive(Clone)]
 enum Carrier {
     Tcp(TcpConfig),
     Blocks,
 }
 
-/// One connection from the sending node, saturated or with a file to carry.
+/// One connection from the sending node, saturated or with a given number of bytes.
 pub(super) struct Bulk {
     bytes: Option<u64>,
     carrier: Carrier,
@@ -54,7 +54,7 @@ impl Bulk {
     }
 }
 
-/// Adds the ends of a flow of blocks: the source and the sink.
+/// Adds the ends of a flow of blocks. Returns the source and the sink.
 pub(super) fn add_blocks(net: &mut Net<'_>, ends: Ends) -> (FlowId, FlowId) {
     let machine = net.world.nodes[ends.nodes[0]].stack.flows.hop();
     let config = machine.expect("the plan has it").config().clone();

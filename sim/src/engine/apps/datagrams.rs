@@ -1,4 +1,4 @@
-//! UDP flows: constant rate or saturating, and on-off sources that send and are silent in turn.
+//! UDP flows: sources of constant rate, saturated sources, and on-off sources.
 
 use farhop_proto::base::{Bitrate, Duration, FlowId, Instant, Rng};
 use farhop_proto::stack::{AnyTransport, FlowConfig, OnOffConfig};
@@ -8,7 +8,7 @@ use super::{App, Net, draw};
 use crate::engine::report::{Distribution, FlowReport};
 use crate::engine::world::Node;
 
-/// A source and a sink of datagrams.
+/// A source of datagrams and its sink.
 pub(super) struct Datagrams {
     rate: Option<Bitrate>,
     size: usize,
@@ -18,22 +18,22 @@ pub(super) struct Datagrams {
     pauses: Option<Pauses>,
 }
 
-/// What came of the datagrams of a flow.
+/// How the datagrams of a flow arrived.
 pub(super) struct Measured {
     pub(super) received: u64,
     pub(super) sent: u64,
-    /// One-way delays; of very many datagrams only of each 2^n-th.
+    /// One-way delays; only of each 2^n-th datagram if there are very many.
     pub(super) delays_ms: Vec<f64>,
 }
 
 impl Measured {
-    /// Share of those that never came; nothing where there were none.
+    /// Share of the datagrams that did not arrive; `None` if there were none.
     fn loss(&self) -> Option<f64> {
         (self.sent > 0).then(|| 1.0 - self.received as f64 / self.sent as f64)
     }
 }
 
-/// The turns of an on-off source.
+/// The on and off periods of a source.
 struct Pauses {
     config: OnOffConfig,
     rng: Rng,
@@ -52,18 +52,18 @@ impl Pauses {
 }
 
 impl Datagrams {
-    /// At the rate of the flow, or as much as there is room for.
+    /// Sends at the rate of the flow, or saturated if it has none.
     pub(super) fn constant(config: &FlowConfig) -> Self {
         Self::paced(config.rate_mbps.map(Bitrate::from_mbps), config.size_bytes)
     }
 
-    /// With payloads of `size` bytes.
+    /// Sends payloads of `size` bytes at `rate`, or saturated without one.
     pub(super) fn paced(rate: Option<Bitrate>, size: usize) -> Self {
         let (source, sink) = (FlowId(0), FlowId(0));
         Self { rate, size, nodes: [0; 2], source, sink, pauses: None }
     }
 
-    /// At the rate of the flow now and then.
+    /// Sends at the rate of the flow during its on periods.
     pub(super) fn on_off(config: &FlowConfig, rng: Rng) -> Self {
         let pauses = Pauses {
             config: config.on_off.unwrap_or_default(),
@@ -83,8 +83,8 @@ impl Datagrams {
         Some([end(self.nodes[0], self.source)?, end(self.nodes[1], self.sink)?])
     }
 
-    /// What came of the datagrams that were made while it was measured. Those of the last moments
-    /// may still be on their way, and count only if they came.
+    /// How the measured datagrams arrived. Those of the last moments may still be on their way, and
+    /// count only if they or later ones arrived.
     pub(super) fn measured(&self, nodes: &[Node], end: Instant) -> Option<Measured> {
         let [source, sink] = self.ends(nodes)?;
         let delays_ms = self.delays_ms(nodes, sink);
@@ -94,8 +94,8 @@ impl Datagrams {
         Some(Measured { received, sent, delays_ms })
     }
 
-    /// One-way delays, in milliseconds. The clocks of both ends are the world's to know: what lay
-    /// between them when each datagram came is taken out.
+    /// One-way delays, in milliseconds. Each is corrected by the offset between the clocks of both
+    /// ends when the datagram arrived, which only the simulator knows.
     fn delays_ms(&self, nodes: &[Node], sink: &Udp) -> Vec<f64> {
         let [from, to] = self.nodes.map(|node| &nodes[node]);
         let delay = |sample: &Sample| {

@@ -1,4 +1,4 @@
-//! Random draws from the distributions that applications are made of.
+//! Random draws from the distributions that applications use.
 
 use farhop_proto::base::{Duration, Rng};
 
@@ -7,7 +7,7 @@ pub(super) fn exponential(rng: &mut Rng, mean_s: f64) -> Duration {
     Duration::from_secs_f64(-mean_s * libm::log(1.0 - rng.uniform()))
 }
 
-/// A lognormal number, drawn again until it lies in the range.
+/// A lognormal number, drawn again until it lies in `range`.
 pub(super) fn lognormal(
     rng: &mut Rng,
     mu: f64,
@@ -25,7 +25,7 @@ pub(super) fn lognormal(
     }
 }
 
-/// A Pareto number of at least `least`, cut off at `most`.
+/// A Pareto number of at least `least`, clamped to `most`.
 pub(super) fn pareto(rng: &mut Rng, shape: f64, least: f64, most: f64) -> f64 {
     (least / libm::pow(1.0 - rng.uniform(), 1.0 / shape)).min(most)
 }

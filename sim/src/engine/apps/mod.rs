@@ -1,7 +1,7 @@
-//! Applications: what the flows of a scenario do above their transports.
+//! Applications: the traffic that flows of a scenario generate above their transports.
 //!
-//! An application owns flow ends in the stacks of two nodes. It is told what comes up from them and
-//! writes where there is room; what it starts later, it starts from its own timer.
+//! An application owns flow ends in the stacks of two nodes. It receives their events and writes
+//! when there is room; whatever it starts later, it starts from its own timer.
 
 mod bulk;
 mod datagrams;
@@ -19,9 +19,9 @@ use farhop_proto::transport::tcp::FlowEnd;
 use super::report::FlowReport;
 use super::world::{Node, World};
 
-/// An application.
+/// The application of one flow.
 pub(super) trait App {
-    /// Begins; called once.
+    /// Starts it; called once.
     fn start(&mut self, net: &mut Net<'_>);
     /// When [`App::handle_timeout`] is due, in true time.
     fn poll_timeout(&self) -> Instant {
@@ -29,37 +29,37 @@ pub(super) trait App {
     }
     /// Does what is due.
     fn handle_timeout(&mut self, _net: &mut Net<'_>) {}
-    /// Whether it has anything for [`App::feed`] at all; asked when it begins.
+    /// Whether it ever writes in [`App::feed`]; asked when it starts.
     fn writes(&self) -> bool {
         false
     }
-    /// The nodes beside its two at which it writes now.
+    /// Further nodes, besides the two ends, at which it writes now.
     fn relays(&self) -> Vec<usize> {
         Vec::new()
     }
-    /// Writes what its ends at `node` have room for.
+    /// Writes as much as its ends at `node` have room for.
     fn feed(&mut self, _node: usize, _cx: &mut Cx<'_>, _stack: &mut Stack) {}
     /// Whether it could write at `node` now.
     fn can_feed(&self, _node: usize, _stack: &Stack) -> bool {
         false
     }
-    /// Takes what came up from one of its ends.
+    /// Takes an event of one of its ends.
     fn on_event(&mut self, _node: usize, _now: Instant, _event: &MessageUp) {}
-    /// Starts measuring anew.
+    /// Begins the measurement anew.
     fn begin_measure(&mut self, _net: &mut Net<'_>) {}
     /// Sends nothing new from now on.
     fn stop(&mut self, net: &mut Net<'_>);
     /// Payload bytes that the receiving application got.
     fn delivered(&self, nodes: &[Node]) -> u64;
-    /// When the last byte of all that it was to carry came.
+    /// When the last byte of a transfer of known length arrived.
     fn completed(&self) -> Option<Instant> {
         None
     }
-    /// Adds what it knows to the report of its flow.
+    /// Adds its results to the report of its flow.
     fn report(&self, nodes: &[Node], end: Instant, report: &mut FlowReport);
 }
 
-/// Where an application works: its two nodes, and the world around them.
+/// What an application acts on: its two nodes, and the world around them.
 pub(super) struct Net<'a> {
     pub(super) world: &'a mut World,
     /// For each node, the flow of the scenario that owns each of its flow ends.
@@ -67,16 +67,16 @@ pub(super) struct Net<'a> {
     /// Number of the flow in the scenario.
     pub(super) flow: usize,
     pub(super) now: Instant,
-    /// Indices of the nodes.
+    /// Indices of the sending and the receiving node.
     pub(super) from: usize,
     pub(super) to: usize,
     /// Port of the flow.
     pub(super) port: u16,
-    /// What its packets are marked with.
+    /// DSCP mark of its packets.
     pub(super) dscp: u8,
 }
 
-/// Both ends of a connection: the nodes and the ports on them.
+/// Both ends of a connection: their nodes and ports.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub(super) nodes: [usize; 2],
@@ -84,12 +84,12 @@ pub(super) struct Ends {
 }
 
 impl Net<'_> {
-    /// The ends of the flow with its own port at both nodes, `from` first.
+    /// The ends of the flow, `from` first, both on the port of the flow.
     fn ends(&self) -> Ends {
         Ends { nodes: [self.from, self.to], ports: [self.port; 2] }
     }
 
-    /// Adds an end at `ends.nodes[side]`, or puts it in the place of an old one.
+    /// Adds an end at `ends.nodes[side]`, or replaces an `old` one.
     fn add(
         &mut self,
         ends: Ends,
@@ -126,7 +126,7 @@ impl Net<'_> {
     }
 }
 
-/// The application of a flow; `place` gives the index of a node.
+/// Builds the application of a flow; `place` maps the name of a node to its index.
 pub(super) fn build(
     config: &FlowConfig,
     index: usize,

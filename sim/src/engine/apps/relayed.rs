@@ -1,10 +1,10 @@
-//! TCP from hop to hop: a connection for each hop of each flow, and an application on each relay
-//! that passes on what comes (`hop.md` 10). Relays copy as bytes come, in a buffer without bound,
-//! or store a whole bundle first.
+//! TCP hop by hop: one connection for each hop of a flow, and an application on each relay that
+//! passes the bytes on (`hop.md` 10). Relays either copy bytes as they come, through an unbounded
+//! buffer, or store a whole bundle before they pass it on.
 //!
-//! Bundles go as over the TCP convergence layer (RFC 7242): both ends begin with a header, the
-//! bundle follows in segments, and the receiver acknowledges each of them. There is no custody, and
-//! what was cut off begins anew.
+//! Bundles are sent as over the TCP convergence layer (RFC 7242): both ends begin with a contact
+//! header, the bundle follows in segments, and the receiver acknowledges each segment. There is no
+//! custody transfer, and an interrupted bundle is sent again from its beginning.
 
 use bytes::Bytes;
 use farhop_proto::base::{Cx, Duration, FlowId, Instant, Lane, Layer as _, Message, MessageUp};
@@ -16,37 +16,37 @@ use super::{App, Ends, Net};
 use crate::engine::report::FlowReport;
 use crate::engine::world::Node;
 
-/// First port of the ends that call, one for each connection.
+/// First local port of the connecting ends; each connection has its own.
 const FIRST_PORT: u16 = 30_000;
-/// How long an application waits for a route, or to call again after a connection has failed.
+/// How long an application waits for a route, or before it reconnects after a failure.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// "dtn!", version, flags, keepalive, and the name of the node.
+/// Contact header: "dtn!", version, flags, keepalive, and the name of the node.
 const CONTACT_BYTES: u64 = 24;
-/// The primary block of a bundle with the names of its ends.
+/// The primary block of a bundle, with the names of its ends.
 const BUNDLE_BYTES: u64 = 100;
-/// Type and length before a segment.
+/// Type and length before each segment.
 const SEGMENT_BYTES: u64 = 3;
-/// Type and acknowledged length.
+/// An acknowledgement: type and acknowledged length.
 const ACK_BYTES: u64 = 5;
 
-/// A connection between two applications.
+/// One of the flow's connections, between two applications.
 struct Section {
     nodes: [usize; 2],
     source: FlowId,
     sink: FlowId,
     written: u64,
     got: u64,
-    /// Bytes that the sink has written: its acknowledgements of segments.
+    /// Bytes that the sink has written: its contact header and acknowledgements of segments.
     answered: u64,
     is_finished: bool,
 }
 
-/// What has to be done at a time.
+/// A step that is scheduled.
 #[derive(Clone, Copy)]
 enum Step {
-    /// Call on from the relay or source that has no connection onward.
+    /// Connect onward from the last node that was reached, or from the source.
     Open,
-    /// Call anew in the place of the last connection.
+    /// Replace the last connection by a new one.
     Reopen,
 }
 
@@ -55,14 +55,14 @@ pub(super) struct Relayed {
     config: RelayConfig,
     tcp: TcpConfig,
     bytes: Option<u64>,
-    /// The nodes with a relay, where they are given.
+    /// The nodes with a relay, if the scenario names them.
     at: Vec<usize>,
     ends: [usize; 2],
     port: u16,
     opened: u16,
     sections: Vec<Section>,
     next: Option<(Instant, Step)>,
-    /// When all that the last sink got is stored.
+    /// When everything that relays have received is stored.
     stored: Instant,
     is_stopped: bool,
     delivered: u64,
@@ -93,7 +93,7 @@ impl Relayed {
         self.config.mode == RelayMode::Bundle
     }
 
-    /// The bytes that go over each connection; none if there is no end.
+    /// The bytes that each connection carries; `None` if the flow is unbounded.
     fn whole(&self) -> Option<u64> {
         let bytes = self.bytes?;
         if !self.is_bundle() {
@@ -103,7 +103,7 @@ impl Relayed {
         Some(CONTACT_BYTES + BUNDLE_BYTES + bytes + segments * SEGMENT_BYTES)
     }
 
-    /// What of so many bytes that went over a connection is the application's.
+    /// How many of the first `bytes` bytes of a connection are payload of the application.
     fn payload(&self, bytes: u64) -> u64 {
         if !self.is_bundle() {
             return bytes;
@@ -115,7 +115,7 @@ impl Relayed {
         (whole * payload + part.saturating_sub(SEGMENT_BYTES)).saturating_sub(BUNDLE_BYTES)
     }
 
-    /// Where the next connection leads from a node.
+    /// The node that the next connection leads to; `None` without a route.
     fn next_place(&self, net: &Net<'_>, from: usize) -> Option<usize> {
         if !self.at.is_empty() {
             let place = self.at.get(self.sections.len()).copied();
@@ -149,7 +149,7 @@ impl Relayed {
         nodes: [usize; 2],
         old: Option<[FlowId; 2]>,
     ) -> Section {
-        // A port of its own, so that nothing of an old connection is taken for the new one's.
+        // Each connection has a new port, so that no segments of an old one are taken for its own.
         let ports = [FIRST_PORT + self.opened, self.port];
         self.opened = (self.opened + 1) % FIRST_PORT;
         let ends = Ends { nodes, ports };
@@ -174,7 +174,7 @@ impl Relayed {
         Section { nodes, source, sink, written: 0, got: 0, answered: 0, is_finished: false }
     }
 
-    /// What the source of a section has not written yet.
+    /// Bytes that the source of a section can write now, whatever room its transport has.
     fn to_write(&self, index: usize) -> u64 {
         let all = self.whole().unwrap_or(u64::MAX);
         let is_copy = index > 0 && !self.is_bundle();
@@ -183,7 +183,7 @@ impl Relayed {
         if is_over { 0 } else { there - self.sections[index].written }
     }
 
-    /// What the sink of a section has to answer.
+    /// Bytes of acknowledgements that the sink of a section has to write.
     fn to_answer(&self, index: usize) -> u64 {
         if !self.is_bundle() {
             return 0;
@@ -196,7 +196,8 @@ impl Relayed {
         CONTACT_BYTES + (segments + last) * ACK_BYTES - self.sections[index].answered
     }
 
-    /// What an end at a node could write: the section, whether it is its source, and how much.
+    /// An end at a node that could write: its section, whether it is the source, and how many
+    /// bytes.
     fn writable(&self, node: usize, stack: &Stack) -> Option<(usize, bool, u64)> {
         let has_room = |flow| !stack.flows.room(Lane { flow, ..Lane::default() }).is_none();
         self.sections.iter().enumerate().find_map(|(index, section)| {
@@ -229,7 +230,7 @@ impl Relayed {
         }
     }
 
-    /// A connection has failed: what was cut off begins anew where a whole bundle is stored.
+    /// A connection has failed. The transfer of a whole bundle begins anew.
     fn on_failed(&mut self, index: usize, now: Instant) {
         let is_under_way = self.whole().is_none_or(|whole| self.sections[index].got < whole);
         if self.is_bundle() && is_under_way && index + 1 == self.sections.len() {

@@ -1,9 +1,10 @@
 //! Calls over UDP, scored by the E-model (ITU-T G.107) in the reduced form of Cole and Rosenbluth
 //! (2001).
 //!
-//! The playout buffer is fixed: a packet that takes longer than the fastest one by more than its
-//! depth is not played. The delay from mouth to ear is then that of the fastest packet, the depth,
-//! the codec's, and what the scenario adds for the rest of the way.
+//! The playout buffer is fixed: a packet is not played if its delay exceeds that of the fastest one
+//! by more than the buffer's depth. The mouth-to-ear delay is then the sum of the delay of the
+//! fastest packet, the depth, the codec's delay, and what the scenario adds for the rest of the
+//! way.
 
 use farhop_proto::base::{Bitrate, Instant};
 use farhop_proto::stack::{Codec, FlowConfig, VoipConfig};
@@ -27,7 +28,7 @@ impl Voip {
         Self { config, datagrams: Datagrams::paced(Some(rate), size) }
     }
 
-    /// The score of a call; nothing of one without packets.
+    /// The score of a call; `None` if no packets were sent.
     fn score(&self, measured: &Measured) -> Option<VoipReport> {
         let Measured { received, sent, delays_ms } = measured;
         if *sent == 0 {
@@ -46,7 +47,7 @@ impl Voip {
     }
 }
 
-/// R from the delay from mouth to ear in milliseconds and the fraction of packets not played.
+/// R from the mouth-to-ear delay in milliseconds and the fraction of packets that were not played.
 fn r_factor(codec: Codec, delay_ms: f64, loss: f64) -> f64 {
     let late = (delay_ms - 177.3).max(0.0);
     let equipment = match codec {
@@ -120,7 +121,7 @@ mod tests {
         assert!((score.late - 2.0 / 105.0).abs() < 1e-12);
         assert!((score.loss - 7.0 / 105.0).abs() < 1e-12);
         assert_eq!(score.delay_ms, 10.0 + 60.0 + 25.0);
-        // Only each tenth was looked at.
+        // Only each tenth delay was kept.
         let measured = Measured { received: 1000, sent: 1050, ..measured };
         let thinned = call(Codec::G711).score(&measured).expect("packets came");
         assert!(

@@ -1,8 +1,8 @@
-//! Web pages: a main object, then embedded ones over a few connections at a time, each object over
-//! a TCP connection of its own, and a time of reading before the next page.
+//! Web pages: a main object, then embedded objects over a few connections at a time, each object
+//! over its own TCP connection, and a reading time before the next page.
 //!
-//! Sizes and numbers are those of 3GPP TR 25.892, A.3.2 (the same as in 3GPP2 C.R1002): lognormal
-//! objects with heavy tails, Pareto numbers of embedded objects.
+//! Sizes and numbers follow 3GPP TR 25.892, A.3.2 (the same as in 3GPP2 C.R1002): object sizes are
+//! lognormal with heavy tails, numbers of embedded objects are Pareto.
 
 use bytes::Bytes;
 use farhop_proto::base::{
@@ -16,13 +16,13 @@ use super::{App, Ends, Net, draw};
 use crate::engine::report::{Distribution, FlowReport, ObjectsReport};
 use crate::engine::world::Node;
 
-/// First port of a reader's connections, and how many there are.
+/// First port of a reader's connections, and the number of ports.
 const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 40_000;
-/// Greatest object, in bytes.
+/// Largest object, in bytes.
 const MOST_BYTES: f64 = 2e6;
 
-/// Whether the page's next step waits for its time or for an object.
+/// The step of a page that is next or under way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Page,
@@ -42,9 +42,9 @@ pub(super) struct Web {
     step: Step,
     due: Instant,
     page_began: Instant,
-    /// An object of the page did not come.
+    /// An object of the current page did not arrive.
     page_failed: bool,
-    /// Embedded objects of the page that nobody asked for yet.
+    /// Embedded objects of the current page that have not been requested yet.
     unasked: u32,
     delivered: u64,
     measured_from: Instant,
@@ -54,19 +54,19 @@ pub(super) struct Web {
     page_ms: Vec<f64>,
 }
 
-/// One object on its way.
+/// The connection of one object.
 struct Connection {
     port: u16,
     at_reader: FlowId,
     at_server: FlowId,
     began: Instant,
     request_left: u64,
-    /// Bytes that the server still has to write, and the reader to get.
+    /// Bytes that the server still has to write, and that the reader still has to get.
     to_write: u64,
     to_get: u64,
-    /// The reader has the object, or will not get it.
+    /// The reader has got the object, or will not get it.
     answered: bool,
-    /// Each end has closed or failed: the connection's place may be used again.
+    /// Whether each end has closed or failed. If both have, the entry can be reused.
     over: [bool; 2],
 }
 
@@ -108,14 +108,15 @@ impl Web {
         draw::lognormal(&mut self.rng, 6.17, 2.36, 50.0..=MOST_BYTES) as u64
     }
 
-    /// Embedded objects of a page: 5.6 in the mean, 53 at most.
+    /// Number of embedded objects of a page: 5.6 on average, 53 at most.
     fn embedded_objects(&mut self) -> u32 {
         libm::round(draw::pareto(&mut self.rng, 1.1, 2.0, 55.0) - 2.0) as u32
     }
 
-    /// Asks for an object over a new connection.
+    /// Requests an object over a new connection.
     fn ask(&mut self, net: &mut Net<'_>, bytes: u64) {
-        // What is left of an earlier connection of these ports must not take what is this one's.
+        // Segments of an earlier connection on the same ports must not reach this one, so that one
+        // is replaced.
         let port = FIRST_PORT + self.opened;
         self.opened = (self.opened + 1) % PORTS;
         let is_over = |connection: &Connection| connection.over == [true; 2];
@@ -186,7 +187,8 @@ impl Web {
         self.due = now + think.max(Duration::from_nanos(1));
     }
 
-    /// The connection and the side, 0 for the reader, of an end at a node.
+    /// Index of the connection of a flow end at a node, and its side: 0 for the reader, 1 for the
+    /// server.
     fn find(&self, node: usize, flow: FlowId) -> Option<(usize, usize)> {
         let side = usize::from(node == self.server);
         let same = |connection: &Connection| {
@@ -314,7 +316,7 @@ impl App for Web {
 }
 
 impl Web {
-    /// Asks for embedded objects, as many at a time as there are connections.
+    /// Requests embedded objects, as many at a time as there are connections.
     fn handle_embedded(&mut self, net: &mut Net<'_>) {
         while self.unasked > 0 && self.open() < self.config.connections {
             self.unasked -= 1;

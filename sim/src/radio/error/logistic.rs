@@ -1,15 +1,15 @@
-//! Error curves around measured sensitivities (`radio.md` 4.2): a logistic of the ratio in decibels
-//! that rises from nothing to all within 5 dB, as links of real cards do, whose losses follow from
-//! more than white noise.
+//! Error curves around measured sensitivities (`radio.md` 4.2): a logistic function of the ratio in
+//! decibels that rises from 1% to 99% of frames within 5 dB, as links of real cards do, whose
+//! losses are not caused by white noise alone.
 //!
-//! The sheet lists, for each rate, the power at which a tenth of frames of 1,024 bytes is lost;
-//! over its noise of -95 dBm that is a ratio.
+//! `radio.md` lists, for each rate, the power at which a tenth of frames of 1,024 bytes is lost;
+//! with its noise of -95 dBm this is a ratio.
 
 use farhop_proto::base::phy::Mode;
 
-/// Bits of the frames for which sensitivities are given.
+/// Bits of the frames that the sensitivities are given for.
 const FRAME_BITS: f64 = 8.0 * 1024.0;
-/// From 1% to 99% of frames, in decibels.
+/// From 1% to 99% of frames received, in decibels.
 const WIDTH_DB: f64 = 5.0;
 
 /// Noise over 20 MHz, in dBm.

@@ -1,13 +1,13 @@
 //! Error curves (`radio.md` 4.2): the success of a bit against the ratio of signal to noise and
-//! interference, in tables, so that a frame's fate costs no transcendental function.
+//! interference, in tables, so that a frame needs no transcendental function.
 //!
 //! A table holds the logarithm of the success at 64 points of each octave. The exponent and the
-//! upper mantissa bits of the ratio are its index, and between two points it is linear; over a
-//! frame of 1,500 bytes that is off by less than half a percent. The curves themselves stand in
-//! [`stock`] and [`logistic`].
+//! upper mantissa bits of the ratio are the index, and the table is interpolated linearly between
+//! two points; for a frame of 1,500 bytes the error is less than half a percent. The curves
+//! themselves are in [`stock`] and [`logistic`].
 //!
-//! The ratio is taken over the whole channel, for every stream alike: the gain of a second antenna
-//! and the power that it takes from each stream are left out, as both depend on the antennas.
+//! The ratio is taken over the whole channel, equally for every stream: the gain of a second
+//! antenna and the power split between streams are left out, as both depend on the antennas.
 
 mod logistic;
 mod stock;
@@ -22,31 +22,31 @@ use farhop_proto::stack::CurveConfig;
 
 /// Mantissa bits of a ratio that count as part of the index.
 const FINE_BITS: u32 = 6;
-/// The ratios of the table: from 2^-8 (-24 dB) to 2^16 (48 dB).
+/// The range of the tables: ratios from 2^-8 (-24 dB) to 2^16 (48 dB).
 const LOWEST: i32 = -8;
 const HIGHEST: i32 = 16;
 const OCTAVES: usize = (HIGHEST - LOWEST) as usize;
-/// Points of an octave.
+/// Points in an octave.
 const FINE: usize = 1 << FINE_BITS;
-/// Points that are computed at once. A point takes up to 10 us, and most runs meet few ratios.
+/// Points that are computed together. A point takes up to 10 us, and most runs meet few ratios.
 const STRETCH: usize = 8;
-/// Bits of a double below those of the index.
+/// Mantissa bits of a double below those of the index.
 const REST_BITS: u32 = 52 - FINE_BITS;
 
-/// A bit is right by chance half of the time, whatever a bound says.
+/// A guessed bit is right half of the time, so a success is never lower, whatever a bound says.
 const GUESS: f64 = 0.5;
 
-/// The errors of one mode against the ratio of signal to noise and interference.
+/// Success of bits of one mode against the ratio of signal to noise and interference.
 #[derive(Debug)]
 pub(super) struct ErrorCurve {
     mode: Mode,
     kind: CurveConfig,
-    /// What was asked for so far.
+    /// Points that were needed so far.
     stretches: [OnceLock<Stretch>; OCTAVES * FINE / STRETCH],
 }
 
 /// The logarithm of the success of a bit at the points of a stretch, rising, and at the first point
-/// of the next.
+/// of the next stretch.
 type Stretch = Box<[f64; STRETCH + 1]>;
 
 impl ErrorCurve {
@@ -64,7 +64,8 @@ impl ErrorCurve {
         ln.max(libm::log(GUESS)).min(0.0)
     }
 
-    /// The ratio from which on the logarithm of the success of a bit is no less than `ln`.
+    /// The least ratio of the table from which on the logarithm of the success of a bit is at least
+    /// `ln`.
     pub(super) fn reaches(&self, ln: f64) -> f64 {
         let (mut below, mut above) = (0, OCTAVES * FINE);
         while below < above {
@@ -78,7 +79,7 @@ impl ErrorCurve {
         ratio_of(above)
     }
 
-    /// The values at a point and at the next.
+    /// The values at a point and at the next one.
     #[inline]
     fn pair(&self, index: usize) -> [f64; 2] {
         let (stretch, place) = (index / STRETCH, index % STRETCH);
@@ -87,7 +88,7 @@ impl ErrorCurve {
             for (place, point) in points.iter_mut().enumerate() {
                 *point = self.point(stretch * STRETCH + place);
             }
-            // What rounding leaves of certainty may be no higher than what follows.
+            // Rounding must not make the curve fall where success is nearly certain.
             for place in (0..STRETCH).rev() {
                 points[place] = points[place].min(points[place + 1]);
             }
@@ -96,8 +97,8 @@ impl ErrorCurve {
         [points[place], points[place + 1]]
     }
 
-    /// The logarithm of the success of a bit at a ratio that is not negative. Outside of the table
-    /// the nearest end of it holds.
+    /// The logarithm of the success of a bit at a ratio that is not negative. Beyond the ends of
+    /// the table the value at the nearest end applies.
     #[inline]
     pub(super) fn ln_success_per_bit(&self, sinr: f64) -> f64 {
         let bits = sinr.to_bits() as i64;
@@ -119,15 +120,16 @@ const fn index_base() -> i64 {
     ((1023 + LOWEST) as i64) << FINE_BITS
 }
 
-/// The ratio of a point of the table.
+/// The ratio at a point of the table.
 fn ratio_of(index: usize) -> f64 {
     f64::from_bits(((index as i64 + index_base()) << REST_BITS) as u64)
 }
 
-/// Different curves of one kind: DSSS and CCK, each pair of constellation and code rate, a wire.
+/// Number of curves of one kind: 4 of DSSS and CCK, each pair of constellation and code rate, a
+/// wire.
 const CURVES: usize = 16;
 
-/// The place of the curve of a mode.
+/// Index of the curve of a mode.
 fn place(mode: Mode) -> usize {
     let ofdm = match mode {
         Mode::Dbpsk => return 0,
@@ -163,9 +165,9 @@ pub(super) fn for_mode(phy: Phy, rate: Bitrate, kind: CurveConfig) -> &'static E
     for_place(phy.mode(rate), kind)
 }
 
-/// The curve and the number of bits of what goes between the preamble of a frame at `rate` and its
-/// data: the PLCP header of DSSS at 1 Mb/s, or 2 with the short preamble; L-SIG; with HT-SIG; with
-/// VHT-SIG-A and B. Training fields have no bits.
+/// The curve and the number of bits of the header between the preamble of a frame at `rate` and its
+/// data: the PLCP header of DSSS at 1 Mb/s, or at 2 Mb/s with the short preamble; L-SIG; L-SIG and
+/// HT-SIG; L-SIG and VHT-SIG-A and B. Training fields have no bits.
 pub(super) fn for_header(phy: Phy, rate: Bitrate, kind: CurveConfig) -> (&'static ErrorCurve, f64) {
     match phy.mode(rate) {
         Mode::Wire => (for_place(Mode::Wire, kind), 0.0),

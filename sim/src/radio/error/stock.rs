@@ -2,22 +2,22 @@
 //! ns-3.37 for OFDM is curves from tables, which need 3 to 4 dB less.)
 //!
 //! DSSS: differential BPSK and QPSK in white noise over 22 MHz (Proakis, Digital Communications).
-//! CCK: its 16 code words at 5.5 Mb/s are biorthogonal signals, the 256 at 11 Mb/s two such sets at
-//! half the energy (Pursley and Royster, IEEE Trans. Communications 57(2), 2009).
-//! OFDM: the uncoded bit error of each constellation, then the union bound of the convolutional
-//! code with hard decisions, from the Chernoff bound of each error weight (Henderson, Pei, Ferrari,
-//! Validation of OFDM error rate model in ns-3, 2010); weights of the K = 7 code and its
-//! puncturings after Haccoun and Begin (IEEE Trans. Communications 37(11), 1989).
+//! CCK: the 16 code words at 5.5 Mb/s are biorthogonal signals, the 256 at 11 Mb/s two such sets at
+//! half the energy (Pursley and Royster, IEEE Trans. Communications 57(2), 2009). OFDM: the uncoded
+//! bit error rate of each constellation, then the union bound of the convolutional code with hard
+//! decisions, from the Chernoff bound of each error weight (Henderson, Pei, Ferrari, Validation of
+//! OFDM error rate model in ns-3, 2010); weights of the K = 7 code and its puncturings after
+//! Haccoun and Begin (IEEE Trans. Communications 37(11), 1989).
 
 use farhop_proto::base::phy::{Mode, Ofdm};
 
-/// Bandwidth of DSSS against its symbol rates.
+/// Bandwidth of DSSS, and its symbol rates per second.
 const DSSS_HZ: f64 = 22e6;
 const BARKER_SYMBOLS: f64 = 1e6;
 const CCK_SYMBOLS: f64 = 1.375e6;
 
-/// Weights of error events: how many wrong bits stand on all paths at a distance, from the free
-/// distance on, and by how much the distance grows from one to the next.
+/// Distance spectrum of a convolutional code: the number of wrong bits on all paths at each
+/// distance, from the free distance upwards in steps of `step`.
 struct Spectrum {
     free: i32,
     step: i32,
@@ -105,16 +105,17 @@ fn ln_not(probability: f64) -> f64 {
     libm::log1p(-probability.clamp(0.0, 1.0))
 }
 
-/// Bit error of differential QPSK, the usual approximation by the energy of a bit over the noise.
+/// Bit error rate of differential QPSK: the usual approximation, by the energy of a bit over the
+/// noise.
 fn dqpsk(energy: f64) -> f64 {
     use std::f64::consts::{PI, SQRT_2};
     let factor = (SQRT_2 + 1.0) / libm::sqrt(8.0 * PI * SQRT_2);
     factor / libm::sqrt(energy) * libm::exp(-(2.0 - SQRT_2) * energy)
 }
 
-/// Symbol error of 16 biorthogonal signals whose energy over the noise is `energy`: the noise of
-/// the right one of 8 branches, whose mean is `beta`, must exceed that of the other 7 in absolute
-/// value. Simpson's rule over where the density is not negligible.
+/// Symbol error rate of 16 biorthogonal signals whose energy over the noise is `energy`: to be
+/// right, the correct one of 8 branches, whose mean is `beta`, must exceed the other 7 in absolute
+/// value. Integrated by Simpson's rule over the range in which the density is not negligible.
 fn biorthogonal(energy: f64) -> f64 {
     const STEPS: usize = 256;
     const FAR: f64 = 9.0;
@@ -130,7 +131,7 @@ fn biorthogonal(energy: f64) -> f64 {
     };
     let norm = libm::sqrt(2.0 * std::f64::consts::PI);
     let density = |x: f64| libm::exp(-x * x / 2.0) / norm;
-    // Of the error and not of the success, so that small errors keep their digits.
+    // Integrates the error and not the success, so that small errors keep their digits.
     let mut error = 0.0;
     for index in 0..=STEPS {
         let x = low + step * index as f64;
@@ -148,7 +149,7 @@ fn biorthogonal(energy: f64) -> f64 {
     error * step / 3.0 + below
 }
 
-/// Bit error of a constellation before decoding.
+/// Bit error rate of a constellation before decoding.
 fn uncoded(bits: u8, ratio: f64) -> f64 {
     match bits {
         1 => 0.5 * libm::erfc(libm::sqrt(ratio)),
@@ -162,7 +163,7 @@ fn uncoded(bits: u8, ratio: f64) -> f64 {
     }
 }
 
-/// Bit error after decoding.
+/// Bit error rate after decoding.
 fn coded(ofdm: Ofdm, error: f64) -> f64 {
     let spectrum = match ofdm.code {
         (1, _) => &HALF,

@@ -1,4 +1,5 @@
-//! Curves against those of ns-3 (`bench/ns3/errors.cc` made the table), and tables against curves.
+//! Compares curves with those of ns-3 (`bench/ns3/errors.cc` made the table), and tables with
+//! curves.
 
 use farhop_proto::base::{GuardInterval, PhyKind, Preamble, Width};
 

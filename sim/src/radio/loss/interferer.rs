@@ -1,9 +1,9 @@
-//! A transmitter at a constant rate that the sender does not hear (`radio.md` 5.4). A frame that it
-//! overlaps is lost: its preamble, if the interferer is on the air by then or the receiver has
-//! locked on to it, else its content.
+//! A hidden transmitter at a constant packet rate, which the sender does not hear (`radio.md` 5.4).
+//! It destroys the frames that it overlaps: the preamble if it is on the air before the header
+//! ends, otherwise the payload.
 //!
 //! Its packets come at equal intervals, from a random time on; each waits for the one before it,
-//! for DIFS and a backoff. It does not hear the sender either.
+//! for DIFS and for a backoff. It does not hear the sender either.
 
 use std::collections::VecDeque;
 
@@ -11,32 +11,32 @@ use farhop_proto::base::{Duration, Instant, Phy, Rng};
 
 use super::{Exposed, Fate};
 
-/// Another transmitter.
+/// Configuration of a hidden interferer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interferer {
-    /// From one packet to the next.
+    /// Time from one packet to the next.
     pub interval: Duration,
-    /// Air time of each.
+    /// Air time of each packet.
     pub air_time: Duration,
-    /// Its PHY, for the gaps between its packets.
+    /// Its PHY, which determines the gaps between its packets.
     pub phy: Phy,
 }
 
 impl Interferer {
-    /// Long-run loss of frames that last `length`, where the interferer keeps up with its packets.
+    /// Long-run loss of frames of this length, as long as the interferer keeps up with its packets.
     pub(super) fn mean(&self, length: Duration) -> f64 {
         let exposed = length + self.air_time;
         (exposed.as_secs_f64() / self.interval.as_secs_f64()).min(1.0)
     }
 }
 
-/// An interferer at work.
+/// The interferer's transmissions over time.
 #[derive(Clone, Debug)]
 pub(super) struct Interference {
     model: Interferer,
     /// When its next packet comes.
     next: Instant,
-    /// Starts and ends of its frames, up to the first beyond the last frame that was judged.
+    /// Starts and ends of its frames, up to the first one beyond the last frame that was judged.
     on_air: VecDeque<(Instant, Instant)>,
 }
 
@@ -79,7 +79,7 @@ impl Interference {
         self.next += self.model.interval;
     }
 
-    /// Packets long before the frame to be judged are not drawn one by one.
+    /// Skips packets long before the frame to be judged instead of drawing each of them.
     fn skip_silence(&mut self, at: Instant) {
         const KEPT: u64 = 64;
         let behind = at.since(self.next).div_duration(self.model.interval);

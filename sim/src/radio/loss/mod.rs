@@ -1,8 +1,8 @@
-//! Loss processes of a link (`radio.md` 5): what becomes of each frame on its way.
+//! Loss processes of links (`radio.md` 5): the fate of each frame on its way.
 //!
-//! One interface, [`LossProcess::lost`]. Processes in time take their state at the start of the
-//! frame, so that the long-run loss is that of the formula whatever the length of the frames; an
-//! interferer destroys what it overlaps. What a driver drops is drawn of what comes through.
+//! All share one interface, [`LossProcess::lost`]. A process in time takes its state at the start
+//! of a frame, so that the long-run loss matches the formula for frames of any length; an
+//! interferer destroys what it overlaps. Driver drops are drawn among the frames that arrive.
 
 mod interferer;
 mod replay;
@@ -22,81 +22,83 @@ pub use interferer::Interferer;
 pub use runs::ErrorRuns;
 pub use wander::{Burst, Drift, Modulated};
 
-/// A loss process as a configuration.
+/// Configuration of a loss process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum LossModel {
     /// Nothing is lost.
     #[default]
     None,
-    /// Each frame is lost by itself with probability `p`.
+    /// Each frame is lost independently with probability `p`.
     Bernoulli {
         /// Probability, 0 to 1.
         p: f64,
     },
-    /// Each unit of `bytes` bytes of a frame is lost by itself with probability `p`, and a frame
-    /// with any of its units.
+    /// Each unit of `bytes` bytes of a frame is lost independently with probability `p`, and a
+    /// frame is lost with any of its units.
     Units {
         /// Probability, 0 to 1.
         p: f64,
         /// Size of a unit, in bytes.
         bytes: u32,
     },
-    /// Two states with exponential stays, each with a loss of its own.
+    /// Gilbert-Elliott in time: two states with exponential sojourn times, each with its own loss.
     GilbertElliott {
-        /// Mean stay in the good state.
+        /// Mean sojourn in the good state.
         good: Duration,
-        /// Mean stay in the bad state.
+        /// Mean sojourn in the bad state.
         bad: Duration,
         /// Loss of a frame that starts in the good state, 0 to 1.
         good_loss: f64,
         /// Loss of a frame that starts in the bad state, 0 to 1.
         bad_loss: f64,
     },
-    /// Two states that change from frame to frame, each with a loss of its own.
+    /// Gilbert-Elliott by frame: two states that change from frame to frame, each with its own
+    /// loss.
     GilbertElliottFrames {
-        /// Probability of the bad state after the good one, above 0.
+        /// Probability of a change to the bad state from one frame to the next, above 0.
         to_bad: f64,
-        /// Probability of the good state after the bad one, above 0.
+        /// Probability of a change to the good state from one frame to the next, above 0.
         to_good: f64,
         /// Loss of a frame in the good state, 0 to 1.
         good_loss: f64,
         /// Loss of a frame in the bad state, 0 to 1.
         bad_loss: f64,
     },
-    /// Runs of lost frames of measured lengths between runs of frames that arrive.
+    /// Runs of lost frames of measured lengths, between runs of frames that arrive.
     Runs(Arc<ErrorRuns>),
-    /// Another transmitter that the sender does not hear.
+    /// A hidden interferer, which the sender does not hear.
     Interferer(Box<Interferer>),
-    /// A loss that wanders for seconds to minutes, with bursts.
+    /// A loss that wanders over seconds to minutes, with bursts.
     Drift(Box<Drift>),
     /// A loss that is drawn anew at equal intervals around its mean.
     Modulated(Box<Modulated>),
-    /// A recording, played back.
+    /// A recording that is played back.
     Trace {
         /// The recording.
         trace: Arc<LossTrace>,
-        /// Whether it begins anew at its end; without that nothing is lost behind it.
+        /// Whether it repeats; if not, nothing is lost after its end.
         repeat: bool,
     },
-    /// A process for each of these bit-rates, the slowest first; any other goes by the next faster
-    /// one, or else by the fastest.
+    /// A process for each of these bit-rates, the slowest first. Any other bit-rate uses the
+    /// process of the next faster one, or of the fastest.
     ByRate(Vec<(Bitrate, LossModel)>),
-    /// A driver that drops frames which the card has received, behind another process.
+    /// A driver that drops frames which the card has received, on top of another process.
     Driver {
         /// Share of the received frames that it drops, 0 to 1.
         share: f64,
-        /// Whether the card has acknowledged them by then.
+        /// Whether the card acknowledges them before they are dropped.
         acknowledges: bool,
-        /// What is lost before.
+        /// The loss process before the driver.
         channel: Box<LossModel>,
     },
 }
 
 impl LossModel {
-    /// The process with its random stream.
+    /// Builds the process with its random stream.
     ///
-    /// Panics if a probability lies outside 0 to 1, a mean stay is zero, the runs of lost frames
-    /// are too short for their share, or losses by bit-rate are of none or have a driver in them.
+    /// Panics if a probability lies outside 0 to 1, a mean sojourn, interval or other time is zero,
+    /// a state is never left, the mean of a drift is 0 or 1, or losses by bit-rate are empty or
+    /// contain a driver.
     pub fn build(&self, mut rng: Rng) -> LossProcess {
         let mut driver = None;
         let mut model = self;
@@ -110,8 +112,8 @@ impl LossModel {
         LossProcess { process, driver, rng }
     }
 
-    /// Long-run share of frames such as this one that are not received, or not answered, whenever
-    /// they begin. A recording counts each of its frames alike.
+    /// Long-run share of frames such as this one that are not received, or not acknowledged,
+    /// whenever they begin. In a recording every frame counts alike.
     pub fn mean(&self, frame: &Exposed) -> f64 {
         match self {
             Self::None => 0.0,
@@ -156,22 +158,22 @@ fn of_units(p: f64, bytes: u32, unit: u32) -> f64 {
     1.0 - libm::pow(1.0 - p, f64::from(units))
 }
 
-/// A frame, or a part of one that stands or falls by itself.
+/// A frame, or an MPDU whose fate is drawn separately.
 #[derive(Clone, Copy, Debug)]
 pub struct Exposed {
     /// When it begins to arrive.
     pub start: Instant,
     /// How long it lasts.
     pub length: Duration,
-    /// How much of that is preamble and header, zero for a part that has none.
+    /// How much of that is preamble and header; zero for an MPDU without them.
     pub plcp: Duration,
     /// Its bytes.
     pub bytes: u32,
-    /// The bit-rate of those.
+    /// The bit-rate of these bytes.
     pub rate: Bitrate,
 }
 
-/// What became of a frame, for a recording.
+/// The fate of a frame, for a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FateRecord {
     /// Index of the transmitting radio.
@@ -180,15 +182,15 @@ pub struct FateRecord {
     pub to: usize,
     /// When the frame began to arrive.
     pub at: Instant,
-    /// What became of it.
+    /// The frame's fate.
     pub fate: Fate,
 }
 
-/// A loss process at work on one direction of one link.
+/// The loss process of one direction of one link.
 #[derive(Clone, Debug)]
 pub struct LossProcess {
     process: Process,
-    /// The share that the driver drops, and what becomes of that.
+    /// The share that the driver drops, and the fate of those frames.
     driver: Option<(f64, Fate)>,
     rng: Rng,
 }
@@ -279,12 +281,12 @@ impl Process {
 }
 
 impl LossProcess {
-    /// Has recordings begin at a time that is not the zero of all others; nothing is lost before.
+    /// Sets when recordings begin to play, if not at time zero; nothing is lost before.
     pub fn begin_recording_at(&mut self, begin: Instant) {
         self.process.begin_recording_at(begin);
     }
 
-    /// What becomes of a frame on its way. Calls come in the order of their starts.
+    /// Draws the fate of a frame. Frames must come in the order of their starts.
     pub fn lost(&mut self, frame: &Exposed) -> Fate {
         let fate = self.process.fate(frame, &mut self.rng);
         match self.driver {
@@ -294,7 +296,7 @@ impl LossProcess {
     }
 }
 
-/// An exponential time of this mean, at least a nanosecond.
+/// An exponentially distributed time with this mean, at least a nanosecond.
 fn exponential(mean: Duration, rng: &mut Rng) -> Duration {
     // 1 - u lies in (0, 1], so that the logarithm is finite.
     mean.mul_f64(-libm::log(1.0 - rng.uniform())).max(Duration::from_nanos(1))

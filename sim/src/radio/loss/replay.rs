@@ -1,20 +1,20 @@
-//! A recording of losses, played back by time.
+//! Plays back a recording of losses by time.
 
 use std::sync::Arc;
 
 use farhop_proto::base::{Duration, Instant};
 use farhop_proto::stack::{Fate, LossTrace};
 
-/// A recording at work.
+/// A recording that is being played.
 #[derive(Clone, Debug)]
 pub(super) struct Replay {
     trace: Arc<LossTrace>,
     repeat: bool,
     /// When it begins; nothing is lost before.
     begin: Instant,
-    /// How many entries have begun.
+    /// Number of entries that have begun.
     passed: usize,
-    /// The time in the recording that was last asked for.
+    /// The position in the recording at the last call.
     last: Duration,
 }
 

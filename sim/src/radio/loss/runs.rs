@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use farhop_proto::base::Rng;
 
-/// A distribution of runs of lost frames, and the loss that they make.
+/// A distribution of runs of lost frames, and the long-run loss.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ErrorRuns {
     /// The share of runs that are no longer than 1, 2, 3 ... frames; the last is 1.
     shares: Vec<f64>,
     loss: f64,
-    /// Mean run of frames that arrive.
+    /// Mean length of a run of frames that arrive.
     good_mean: f64,
 }
 
 impl ErrorRuns {
-    /// Runs with `[length, share of runs no longer than that]` at each of the points, linear
-    /// between them, and a long-run loss.
+    /// Runs with `[length, share of runs no longer than that]` at each of the points, interpolated
+    /// linearly, and a long-run loss.
     ///
-    /// Nothing if the points do not rise to a share of 1, or the runs are so short that this loss
-    /// would leave less than one frame between two of them.
+    /// `None` if the points do not rise to a share of 1, the loss is not from 0 to below 1, or the
+    /// runs are so short that this loss would leave less than one frame between two of them.
     pub fn new(points: &[(u32, f64)], loss: f64) -> Option<Self> {
         let rises = points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1);
         let first = points.first().is_some_and(|(length, share)| *length > 0 && *share >= 0.0);
@@ -58,18 +58,18 @@ impl ErrorRuns {
             return u64::MAX;
         }
         let u = 1.0 - rng.uniform();
-        // Runs of one frame each have a logarithm of minus infinity, and the quotient is zero.
+        // If all runs have one frame, the logarithm is minus infinity and the quotient is zero.
         let stay = libm::log1p(-1.0 / self.good_mean);
         ((libm::log(u) / stay) as u64).saturating_add(1)
     }
 }
 
-/// Runs, one after the other.
+/// The sequence of runs.
 #[derive(Clone, Debug)]
 pub(super) struct Runs {
     model: Arc<ErrorRuns>,
     is_bad: bool,
-    /// Frames that are left of the run; none before the first.
+    /// Frames left of the current run; `None` before the first.
     left: Option<u64>,
 }
 

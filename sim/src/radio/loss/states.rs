@@ -1,16 +1,16 @@
-//! Gilbert-Elliott: a good and a bad state, each with a loss of its own (`radio.md` 5.2).
+//! Gilbert-Elliott: a good and a bad state, each with its own loss (`radio.md` 5.2).
 
 use farhop_proto::base::{Duration, Instant, Rng};
 
 use super::{assert_probability, exponential};
 
-/// States with exponential stays.
+/// States with exponential sojourn times.
 #[derive(Clone, Debug)]
 pub(super) struct InTime {
-    /// Mean stays in the good and the bad state.
+    /// Mean sojourn in the good and in the bad state.
     stays: [Duration; 2],
     losses: [f64; 2],
-    /// Drawn at the first frame: whether the state is bad, and how long.
+    /// Whether the state is bad, and until when; drawn at the first frame.
     state: Option<(bool, Instant)>,
 }
 
@@ -27,8 +27,8 @@ impl InTime {
     }
 
     fn is_bad(&mut self, at: Instant, rng: &mut Rng) -> bool {
-        /// After so many mean cycles the state is forgotten (e^-32 and less), and a draw from the
-        /// long-run distribution replaces a walk through all the stays between.
+        /// After this many mean cycles the old state is forgotten (e^-32 and less), and a draw from
+        /// the long-run distribution replaces the walk through all sojourns in between.
         const FORGOTTEN: u64 = 32;
         let [good, bad] = self.stays;
         let forgotten = (good + bad) * FORGOTTEN;

@@ -28,7 +28,7 @@ fn share(losses: &[bool]) -> f64 {
     losses.iter().filter(|lost| **lost).count() as f64 / losses.len() as f64
 }
 
-/// The share of lost frames, and how long a run of them is.
+/// The share of lost frames, and the mean length of a run of them.
 fn share_and_burst(losses: &[bool]) -> (f64, f64) {
     let bursts = losses.windows(2).filter(|pair| !pair[0] && pair[1]).count();
     let lost = losses.iter().filter(|lost| **lost).count();
@@ -60,8 +60,8 @@ fn gilbert_elliott_has_the_long_run_loss_and_bursts_of_its_bad_stays() {
     assert!((model.mean(&FRAME) - 0.1).abs() < 1e-12);
     let (share, burst) = share_and_burst(&losses(&model, 4_000_000, Duration::from_micros(100)));
     assert!((share - 0.1).abs() < 0.005, "{share}");
-    // A bad stay of 10 ms covers 100 frames that start 100 us apart; stays between two frames
-    // are not seen, so that the bursts that are seen are a little longer.
+    // A bad sojourn of 10 ms covers 100 frames that start 100 us apart. Sojourns that fall between
+    // two frames are not observed, so observed bursts are a little longer.
     assert!((burst / 100.5 - 1.0).abs() < 0.05, "a burst is {burst} frames");
 }
 
@@ -159,7 +159,7 @@ fn a_drift_has_its_mean_and_its_memory() {
     // Frames far apart are independent draws of the drift.
     let far = share(&losses(&model, 200_000, Duration::from_secs(300)));
     assert!((far - 0.2).abs() < 0.005, "{far}");
-    // Over a second the loss stays what it is, over minutes it does not.
+    // The loss is constant over a second, but not over minutes.
     let near = losses(&model, 4_000_000, Duration::from_millis(10));
     let seconds: Vec<f64> = near.chunks(100).map(share).collect();
     let together = |apart: usize| {
@@ -213,7 +213,7 @@ fn a_modulated_loss_keeps_its_mean_between_its_ends() {
         assert!((share(&losses) - 0.3).abs() < 0.005, "{}", share(&losses));
         let periods: Vec<f64> = losses.chunks(100).map(share).collect();
         let spread = periods.iter().map(|p| (p - 0.3).powi(2)).sum::<f64>() / periods.len() as f64;
-        // The draws of a hundred frames, and the modulation: 0.15^2, or a third of that.
+        // Variance of a hundred draws, and of the modulation: 0.15^2, or a third of that.
         let own = if is_square { 0.0225 } else { 0.0075 };
         let draws = 0.3 * 0.7 / 100.0 - own / 100.0;
         assert!((spread - own - draws).abs() < 0.0005, "{spread}");
@@ -257,17 +257,17 @@ fn each_bit_rate_has_a_loss_of_its_own() {
     ];
     let models = of_rate.map(|(rate, model)| (Bitrate::from_100kbps(rate), model));
     let model = LossModel::ByRate(models.to_vec());
-    // One that is not there loses as the next faster, or as the fastest.
+    // A bit-rate that is not listed loses like the next faster one, or like the fastest.
     for (rate, expected) in [(10, 0.1), (20, 0.1), (55, 0.0), (60, 0.6), (110, 0.6), (540, 0.6)] {
         let frame = Exposed { rate: Bitrate::from_100kbps(rate), ..FRAME };
         let fates = fates(&model, 100_000, AIR, frame);
         let lost = fates.iter().filter(|fate| **fate == Fate::Crc).count() as f64 / 1e5;
         assert!((lost - expected).abs() < 0.005, "{rate}: {lost}");
-        // The recording loses one of its two frames, the rest of the time nothing.
+        // The recording loses one of its two frames, and nothing for the rest of the time.
         let mean = if rate == 55 { 0.5 } else { expected };
         assert!((model.mean(&frame) - mean).abs() < 1e-12);
     }
-    // Times of a recording in it are those of its link.
+    // Times of a recording among them are those of the link.
     let mut process = model.build(Seed(1).stream("loss"));
     process.begin_recording_at(Instant::from_nanos(100));
     let mut at = |nanos| {

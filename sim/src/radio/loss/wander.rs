@@ -1,26 +1,27 @@
 //! Losses that change over time: a slow drift with bursts (`radio.md` 5.5), and a modulation around
 //! a mean (5.7).
 //!
-//! The drift is an Ornstein-Uhlenbeck process in log-odds, cut off at three standard deviations.
-//! Its middle is set so that the mean loss of frames of the reference length is the one asked for.
+//! The drift is an Ornstein-Uhlenbeck process of the log-odds, clamped at three standard
+//! deviations. Its center is set so that frames of the reference length have the configured mean
+//! loss.
 
 use farhop_proto::base::{Duration, Instant, Rng};
 
 use super::{Exposed, assert_probability, exponential};
 
-/// Where the drift is cut off, in standard deviations.
+/// Where the drift is clamped, in standard deviations.
 const BOUND: f64 = 3.0;
 
 /// A loss that drifts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drift {
-    /// Mean loss of frames of `reference_bytes` outside of bursts, above 0 and below 1.
+    /// Mean loss of frames of the reference length outside of bursts, between 0 and 1 exclusive.
     pub loss: f64,
     /// Standard deviation of the log-odds.
     pub sigma: f64,
     /// Correlation time.
     pub correlation: Duration,
-    /// Length of the frames that `loss` is for; longer ones lose more.
+    /// Length in bytes of the frames that `loss` is for; longer ones lose more.
     pub reference_bytes: u32,
     /// Bursts.
     pub burst: Option<Burst>,
@@ -29,13 +30,13 @@ pub struct Drift {
 /// Bursts of loss: exponential times between them, lengths that are uniform on a logarithmic scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Burst {
-    /// Mean time from the end of one to the start of the next.
+    /// Mean time from the end of a burst to the start of the next.
     pub gap: Duration,
-    /// Shortest.
+    /// Shortest burst.
     pub shortest: Duration,
-    /// Longest.
+    /// Longest burst.
     pub longest: Duration,
-    /// Loss of frames of the reference length meanwhile, 0 to 1.
+    /// Loss of frames of the reference length during a burst, 0 to 1.
     pub loss: f64,
 }
 
@@ -45,7 +46,7 @@ impl Burst {
         self.shortest.mul_f64(libm::pow(ratio, rng.uniform()))
     }
 
-    /// Share of the time.
+    /// Share of the time in which there is a burst.
     fn share(&self) -> f64 {
         let [shortest, longest, gap] =
             [self.shortest, self.longest, self.gap].map(Duration::as_secs_f64);
@@ -62,7 +63,7 @@ fn odds_to_loss(log_odds: f64) -> f64 {
     1.0 / (1.0 + libm::exp(-log_odds))
 }
 
-/// Loss of a frame by that of frames of the reference length.
+/// Converts the loss of frames of the reference length to frames of `bytes` bytes.
 fn by_length(loss: f64, bytes: u32, reference: u32) -> f64 {
     if bytes == reference {
         return loss;
@@ -71,8 +72,8 @@ fn by_length(loss: f64, bytes: u32, reference: u32) -> f64 {
 }
 
 impl Drift {
-    /// Mean of a function of the loss over the distribution of the drift, by Simpson's rule, with
-    /// the share beyond the bound at the bound.
+    /// Mean of a function of the loss over the distribution of the drift, by Simpson's rule; the
+    /// tails beyond the bound count at the bound.
     fn expect(&self, middle: f64, value: impl Fn(f64) -> f64) -> f64 {
         const STEPS: usize = 200;
         let step = 2.0 * BOUND / STEPS as f64;
@@ -92,7 +93,7 @@ impl Drift {
         sum * step / 3.0 + tail * (at(-BOUND) + at(BOUND))
     }
 
-    /// The log-odds around which the drift goes.
+    /// The log-odds at the center of the drift.
     fn middle(&self) -> f64 {
         let (mut low, mut high) = (-60.0, 60.0);
         for _ in 0..80 {
@@ -111,16 +112,16 @@ impl Drift {
     }
 }
 
-/// A drift at work.
+/// A drift over time.
 #[derive(Clone, Debug)]
 pub(super) struct Drifting {
     model: Drift,
     middle: f64,
-    /// Distance from the middle in standard deviations, not cut off, and since when.
+    /// Distance from the center in standard deviations before clamping, and its time.
     place: f64,
     at: Instant,
     loss: f64,
-    /// Whether there is a burst, and until when that lasts.
+    /// Whether there is a burst now, and until when this lasts.
     is_burst: bool,
     until: Instant,
 }
@@ -158,7 +159,7 @@ impl Drifting {
     }
 
     fn advance(&mut self, now: Instant, rng: &mut Rng) {
-        // Finer steps than this part of the correlation time are not felt.
+        // Steps shorter than this part of the correlation time make no difference.
         const STEPS: u64 = 256;
         let span = now.since(self.at);
         if span * STEPS >= self.model.correlation {
@@ -186,7 +187,7 @@ impl Drifting {
     }
 }
 
-/// A normal number of mean 0 and variance 1 (Box and Muller).
+/// A standard normal random number (Box and Muller).
 fn normal(rng: &mut Rng) -> f64 {
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - rng.uniform()));
     radius * libm::cos(2.0 * std::f64::consts::PI * rng.uniform())
@@ -197,15 +198,15 @@ fn normal(rng: &mut Rng) -> f64 {
 pub struct Modulated {
     /// Mean loss.
     pub loss: f64,
-    /// How far it goes from the mean, as a share of it.
+    /// Largest distance from the mean, as a share of it.
     pub spread: f64,
-    /// From one draw to the next.
+    /// Time from one draw to the next.
     pub period: Duration,
-    /// Whether it alternates between its ends; else it is drawn uniformly between them.
+    /// Whether it alternates between the two ends; otherwise it is drawn uniformly between them.
     pub is_square: bool,
 }
 
-/// A modulation at work.
+/// A modulation over time.
 #[derive(Clone, Debug)]
 pub(super) struct Modulation {
     model: Modulated,

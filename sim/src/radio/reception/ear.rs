@@ -1,8 +1,8 @@
 //! What a radio senses, in one cache line.
 //!
-//! Most of those who hear a frame have nothing to send and cannot decode it: the frame only comes
-//! and goes. In a network of ten thousand radios that is most of all work. So the ears of all
-//! radios stand side by side, and it is done here without a look at the rest of the radio.
+//! Most hearers of a frame have nothing to send and cannot decode it: for them, power only rises
+//! and falls. In a network of ten thousand radios this is most of the work. So the ears of all
+//! radios are stored side by side, and this is done without touching the rest of the radio.
 
 use std::hint::select_unpredictable;
 
@@ -10,7 +10,7 @@ use farhop_proto::base::{Duration, Instant};
 
 use super::super::power::Power;
 
-/// What becomes of the medium.
+/// How the medium changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::radio) enum Turn {
     Busy,
@@ -18,35 +18,35 @@ pub(in crate::radio) enum Turn {
 }
 
 impl Turn {
-    /// What a signal does that comes or ends, if the medium turns with it.
+    /// How the medium changes with the start or the end of a signal, if it does.
     pub(in crate::radio) fn of(is_turn: bool, is_end: bool) -> Option<Self> {
         is_turn.then_some(if is_end { Self::Idle } else { Self::Busy })
     }
 }
 
-/// What a radio senses.
+/// The sensing state of one radio.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(in crate::radio) struct Ear {
-    /// All signals at the antenna, as far as they count.
+    /// Sum of all signals at the antenna that count.
     ambient: Power,
-    /// What makes the medium busy; nothing at all while the radio or a sibling sends.
+    /// The least power that makes the medium busy; zero while the radio or a sibling sends.
     sense: Power,
-    /// Its value otherwise.
+    /// The value of `sense` otherwise.
     threshold: Power,
-    /// Since when the medium is idle, or was last, and since when it is busy.
+    /// When the medium last became idle, and when it last became busy.
     since: [Instant; 2],
-    /// Sum of the busy times that have ended.
+    /// Sum of the busy periods that have ended.
     busy_nanos: u64,
-    /// When the own transmission ends, or has ended: where energy does not count, the medium is
-    /// idle from then on.
+    /// When the own transmission ends or ended. Without carrier sense, the medium is idle from then
+    /// on.
     tx_until: Instant,
     is_sending: bool,
-    /// What is being received suffers from energy that comes and goes.
+    /// Changes of power matter to the receiver.
     pub(in crate::radio) is_receiving: bool,
-    /// A backoff stops when the medium becomes busy, and goes on when it is idle.
+    /// A backoff must stop when the medium becomes busy, and resume when it becomes idle.
     pub(in crate::radio) is_waiting: bool,
-    /// There is nothing to send and no backoff to count. No signal changes that.
+    /// There is nothing to send and no backoff to count, which no signal changes.
     pub(in crate::radio) is_at_rest: bool,
     pub(in crate::radio) has_carrier_sense: bool,
     /// Transmitting radios of the same node on overlapping channels.
@@ -68,7 +68,7 @@ impl Ear {
             busy_nanos: 0,
             tx_until: Instant::ZERO,
             is_sending: false,
-            // Until the radio has said that it does not care.
+            // True until the radio says otherwise.
             is_receiving: true,
             is_waiting: has_carrier_sense,
             is_at_rest: false,
@@ -77,12 +77,12 @@ impl Ear {
         }
     }
 
-    /// Any of it, so that all of it is at hand.
+    /// Touches it, so that all of it is in the cache.
     pub(in crate::radio) fn fetch(&self) -> u64 {
         self.busy_nanos
     }
 
-    /// How long the medium was busy, as far as that is over.
+    /// Total of the busy periods that have ended.
     pub(in crate::radio) fn busy(&self) -> Duration {
         Duration::from_nanos(self.busy_nanos)
     }
@@ -97,22 +97,22 @@ impl Ear {
         self.is_sending.then_some(self.tx_until)
     }
 
-    /// Whether there is something on the air, the own transmission counted.
+    /// Whether the medium is busy by signals or own transmissions.
     fn is_sensing(&self) -> bool {
         self.ambient >= self.sense
     }
 
-    /// Whether the medium is busy as far as this radio cares.
+    /// Whether the medium is busy for this radio.
     pub(in crate::radio) fn is_busy(&self) -> bool {
         self.is_sending || (self.has_carrier_sense && self.is_sensing())
     }
 
-    /// When the medium last became idle, as far as this radio cares.
+    /// When the medium last became idle for this radio.
     pub(in crate::radio) fn idle_since(&self) -> Instant {
         if self.has_carrier_sense { self.since[IDLE] } else { self.tx_until }
     }
 
-    /// The medium counts as idle from now on.
+    /// Sets the medium idle from now on.
     pub(in crate::radio) fn rest(&mut self, now: Instant) {
         (self.since[IDLE], self.tx_until) = (now, now);
     }
@@ -122,10 +122,10 @@ impl Ear {
         self.siblings > 0
     }
 
-    /// A signal comes, or goes. Returns whether the medium becomes busy with that, or idle.
+    /// A signal begins or ends. Returns whether the medium becomes busy or idle with it.
     ///
-    /// Without branches: whether a signal changes anything is as good as drawn by lot, and wrong
-    /// guesses of a processor cost more than all of this.
+    /// Without branches: whether a signal changes anything is as unpredictable as a coin toss, and
+    /// mispredictions cost more than all of this.
     #[inline]
     pub(in crate::radio) fn hear<const IS_END: bool>(
         &mut self,
@@ -139,7 +139,7 @@ impl Ear {
         is_turn
     }
 
-    /// A radio of the same node begins to send, or ends.
+    /// A radio of the same node begins or ends to send.
     pub(super) fn hear_sibling(&mut self, now: Instant, is_end: bool) -> Option<Turn> {
         let was_sensing = self.is_sensing();
         if is_end {
@@ -157,7 +157,7 @@ impl Ear {
         Turn::of(is_turn, is_end)
     }
 
-    /// The medium becomes idle or busy, if this is a turn.
+    /// Notes that the medium becomes idle or busy, if `is_turn`.
     #[inline]
     fn turn<const IS_IDLE: bool>(&mut self, now: Instant, is_turn: bool) {
         if IS_IDLE {

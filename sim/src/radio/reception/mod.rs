@@ -1,9 +1,9 @@
-//! One radio as a receiver: what it senses, which of the frames that arrive it can decode, and
-//! which of its time is busy.
+//! One radio as a receiver: what it senses, which arriving frames it can decode, and when its
+//! medium is busy.
 //!
-//! Two models of overlapping signals share this frame (`radio.md` 4): [`threshold`] compares each
-//! signal with each other, [`sinr`] adds them up. A radio of the same node on an overlapping
-//! channel makes the medium busy and may destroy what is being received (`radio.md` 6).
+//! Two models of overlapping signals plug in here (`radio.md` 4): [`threshold`] compares signals
+//! pairwise, [`sinr`] adds them up. A sending radio of the same node on an overlapping channel
+//! makes the medium busy and may destroy a reception (`radio.md` 6).
 
 mod ear;
 mod rare;
@@ -27,7 +27,7 @@ use super::loss::Fate;
 use super::power::Power;
 use super::transmission::TransmissionKind;
 
-/// A reception that passed, in whole or in part.
+/// A reception that passed, as a whole or for some of its MPDUs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reception {
     pub(super) tx: TxId,
@@ -35,9 +35,9 @@ pub(super) struct Reception {
     pub(super) signal: Dbm,
     /// When its preamble began to arrive.
     pub(super) start: Instant,
-    /// A bit for each MPDU that passed, the first in the lowest.
+    /// A bit for each MPDU that passed, the first in the lowest bit.
     pub(super) decoded: u64,
-    /// Those of them that the driver drops behind the acknowledgement of the card.
+    /// Those of them that the driver drops after the card has acknowledged them.
     pub(super) dropped: u64,
 }
 
@@ -48,29 +48,29 @@ struct Survivors {
     decoded: u64,
     /// As in [`Reception::dropped`].
     dropped: u64,
-    /// The driver drops some before the card acknowledges them, which are no errors.
+    /// The driver dropped some before the card acknowledged them; this is no reception error.
     is_unanswered: bool,
 }
 
 /// How a reception ended.
 #[derive(Clone, Copy, Debug)]
 enum Ended {
-    /// The receiver had locked on to it and it passed, unless the link loses it.
+    /// The receiver was locked on to it and it passed, apart from the losses of its link.
     Passed(Reception),
-    /// The receiver had locked on to it, and it failed.
+    /// The receiver was locked on to it, and it failed.
     Failed(TxId),
-    /// It only occupied the receiver.
+    /// The receiver was not locked on to it; it was only sensed.
     Unheard,
-    /// Too weak to occupy anything: a share of the noise.
+    /// Too weak to be sensed: a part of the noise.
     Unsensed,
 }
 
-/// The receiver of one radio. What every frame needs stands in front.
+/// The receiver of one radio. The fields that every frame needs come first.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Receiver {
     model: Model,
-    /// Transmitting radios of the same node that are too loud to receive anything.
+    /// Sending radios of the same node that are so loud that nothing can be received.
     deafening: Rare<TxId>,
     rng: Rng,
 }
@@ -92,11 +92,11 @@ impl Receiver {
 
     /// The ear of a radio.
     ///
-    /// Where interference adds up no preamble is detected that is weaker than noise allows, or than
-    /// the settings say.
+    /// Under summed interference, its threshold is low enough to sense every preamble that is
+    /// detected, i.e. that is as strong as noise and the settings require.
     pub(super) fn ear(config: &ChipConfig, sinr: Option<(&SinrSettings, &Weakest)>) -> Ear {
-        // A receiver that has read a header holds the medium for busy to the end of the frame
-        // (IEEE 802.11-2012, 18.3.12), so whatever it may lock on to counts, at any power.
+        // A receiver that has read a header takes the medium for busy to the end of the frame (IEEE
+        // 802.11-2012, 18.3.12), so whatever it may lock on to counts, at any power.
         let least = |(sinr, weakest): (&SinrSettings, &Weakest)| {
             let given = sinr.preamble_min_dbm.map(Dbm::from_f64);
             let given = Power::of(given.unwrap_or(config.receive_threshold));
@@ -107,7 +107,7 @@ impl Receiver {
         Ear::new(sense, config.carrier_sense)
     }
 
-    /// Something of each part of it, so that it is at hand.
+    /// Touches each part of it, so that it is in the cache.
     pub(super) fn fetch(&self) -> u64 {
         let model = match &self.model {
             Model::Threshold(_) => 0,
@@ -116,16 +116,16 @@ impl Receiver {
         model ^ u64::from(self.deafening.is_empty())
     }
 
-    /// Whether nothing is being received.
+    /// Whether it receives nothing, so that changes of power do not matter to it.
     pub(super) fn is_free(&self) -> bool {
         match &self.model {
-            // Each signal counts against each other.
+            // Every signal is compared with every other, so all of them matter.
             Model::Threshold(_) => false,
             Model::Sinr(sinr) => sinr.is_free(),
         }
     }
 
-    /// Forgets what it was receiving.
+    /// Drops what it was receiving.
     pub(super) fn reset(&mut self) {
         match &mut self.model {
             Model::Threshold(threshold) => threshold.reset(),
@@ -135,7 +135,7 @@ impl Receiver {
 }
 
 impl Chip {
-    /// Whether it is locked on to a frame that began no later than `limit`.
+    /// Whether the receiver is locked on to a frame that began no later than `limit`.
     pub(super) fn was_locked_by(&mut self, air: &Air, now: Instant, limit: Instant) -> bool {
         let Receiver { model, rng, .. } = &mut self.receiver;
         match model {
@@ -148,7 +148,7 @@ impl Chip {
         }
     }
 
-    /// The start of a signal has arrived, and the ear has heard it. Returns whether more than the
+    /// The start of a signal arrives; the ear has sensed it already. Returns whether more than the
     /// receiver may have changed.
     #[inline]
     pub(super) fn on_signal_start(
@@ -199,7 +199,7 @@ impl Chip {
         }
     }
 
-    /// The end of a signal has arrived, and the ear has heard it. Returns whether more than the
+    /// The end of a signal arrives; the ear has sensed it already. Returns whether more than the
     /// receiver may have changed.
     #[inline]
     pub(super) fn on_signal_end(
@@ -210,7 +210,8 @@ impl Chip {
         tx: TxId,
     ) -> bool {
         let mut ended = None;
-        // For the radio the medium counts as busy until what the frame says is known: NAV, EIFS.
+        // The radio may act on the idle medium only after the contents of the frame (NAV, EIFS) are
+        // known.
         let (turn, is_at_rest) = if let Reach::Sibling(_) = hearer.reach {
             self.receiver.deafening.retain(|loud| *loud != tx);
             let ear = air.ear_mut(self.index);
@@ -254,23 +255,23 @@ impl Chip {
         is_touched && !is_at_rest
     }
 
-    /// A frame has ended that was not received. Where signals only compare, what they destroy is
-    /// counted as it happens.
+    /// A frame that was not received has ended. The threshold model has counted it already, when it
+    /// was destroyed.
     fn on_unreceived(&mut self, air: &mut Air, hearer: &Hearer, tx: TxId) {
         if let Model::Sinr(_) = self.receiver.model {
             self.on_sinr_lost(air, hearer, tx);
         }
     }
 
-    /// Whether the end of a reception makes any difference.
+    /// Whether the radio must act on the end of a reception.
     fn concerns(&self, ended: &Ended) -> bool {
         !matches!(ended, Ended::Unheard | Ended::Unsensed)
             || (self.heeds_all && matches!(ended, Ended::Unheard))
             || matches!(self.phase, Phase::Awaiting { is_over: true, .. })
     }
 
-    /// Whether a frame was received of which all that matters is for how long the air is spoken
-    /// for: nearly all frames are for others. What it says is heeded then.
+    /// Fast path for frames for others, which are nearly all: if only the NAV of a received frame
+    /// matters, sets that and returns true.
     fn passes_by(&mut self, air: &Air, now: Instant, ended: &Ended) -> bool {
         let Ended::Passed(Reception { tx, link, .. }) = *ended else { return false };
         let transmission = air.transmission(tx);
@@ -331,8 +332,8 @@ impl Chip {
         }
     }
 
-    /// What is left of a reception after the losses of its link; nothing where its preamble was
-    /// lost, so that the receiver never knew of it.
+    /// What the losses of its link leave of a reception; `None` if its preamble was lost, so that
+    /// the receiver never noticed it.
     fn survivors(&mut self, air: &mut Air, reception: Reception) -> Option<Survivors> {
         let Reception { tx, link, start, decoded, .. } = reception;
         if air.is_cut_off(tx) {
@@ -352,7 +353,7 @@ impl Chip {
                     self.stats.lost_preambles += 1;
                     return None;
                 }
-                // The first MPDU has the preamble of all.
+                // Only the first MPDU has the preamble.
                 Fate::Preamble => Fate::Crc,
                 Fate::Dropped | Fate::Unanswered if !is_for_us => Fate::Ok,
                 fate => fate,
@@ -375,12 +376,12 @@ impl Chip {
         Some(left)
     }
 
-    /// Whether a radio of the same node drowns what begins to arrive.
+    /// Whether a sending radio of the same node drowns what begins to arrive.
     fn is_deaf(&self, air: &Air) -> bool {
         air.ear(self.index).has_sibling() && !self.receiver.deafening.is_empty()
     }
 
-    /// The own transmitter starts, and takes the antenna from what was being received.
+    /// The own transmitter starts, which ends any reception.
     pub(super) fn on_own_start(&mut self, air: &mut Air, now: Instant) {
         match &mut self.receiver.model {
             Model::Threshold(_) => self.on_threshold_own_start(air, now),
@@ -393,7 +394,7 @@ impl Chip {
         }
     }
 
-    /// A frame was destroyed by something else on air, over the link if it could have been decoded.
+    /// Counts a frame that another signal destroyed, for its link if it could have been decoded.
     fn on_collided(&mut self, air: &mut Air, (tx, link): (TxId, Option<u32>), length: Duration) {
         self.stats.air_collided += length;
         if let Some(link) = link
@@ -404,7 +405,7 @@ impl Chip {
         }
     }
 
-    /// Another radio of the node drowns what was being received.
+    /// A sending radio of the same node destroys the current reception.
     fn on_deafened(&mut self, air: &Air, now: Instant) {
         let lost = match &mut self.receiver.model {
             Model::Threshold(threshold) => threshold.spoil(now),

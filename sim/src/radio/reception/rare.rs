@@ -1,6 +1,6 @@
-//! A list that is empty at nearly all radios, in one word.
+//! A list that is empty at nearly all radios, and then takes one word.
 
-/// A list that is made when something is first put into it.
+/// A list that is allocated when the first entry is added.
 #[derive(Debug)]
 pub(super) struct Rare<T>(
     #[expect(clippy::box_collection, reason = "an empty list should take no more than a word")]
@@ -26,7 +26,7 @@ impl<T> Rare<T> {
         self.0.get_or_insert_default().push(entry);
     }
 
-    /// Takes out the first of a list that is not empty.
+    /// Removes and returns the first entry, if there is one.
     pub(super) fn pop_front(&mut self) -> Option<T> {
         let list = self.0.as_mut().filter(|list| !list.is_empty())?;
         Some(list.remove(0))

@@ -1,10 +1,10 @@
 //! Summed interference (`radio.md` 4.2), with the receiver of ns-3's stock PHY: it locks on to the
-//! strongest preamble of a detection window, stays locked to the end, and the success of the header
-//! and of each MPDU is the product over the spans in which the power on the air does not change.
+//! strongest preamble of a detection window and stays locked to the end. The success of the header
+//! and of each MPDU is the product over the spans in which the power on the air is constant.
 //!
-//! Neither the end of a detection window nor the end of a header is an event. Until the power on
-//! the air changes nothing depends on them, so they are made up for before it does, with the power
-//! that there was: at the latest at the end of the frame.
+//! Neither the end of a detection window nor the end of a header is an event. Nothing depends on
+//! them until the power on the air changes, so they are evaluated just before that, with the power
+//! up to then, and at the latest at the end of the frame.
 
 use farhop_proto::base::{Bitrate, Dbm, Duration, Instant, Phy, PhyKind, Rng};
 use farhop_proto::stack::SinrSettings;
@@ -24,10 +24,10 @@ use super::{Ended, Model, Receiver, Reception};
 /// The window in which a preamble is detected.
 const DETECTION: Duration = Duration::from_micros(4);
 
-/// No frame has more bits.
+/// The most bits that a frame can have.
 const MOST_BITS: f64 = 8.0 * 65_535.0;
 
-/// The least power that a preamble needs beside noise alone, for each kind of radio.
+/// The least power at which a preamble is detected over noise alone, for each kind of radio.
 #[derive(Debug, Default)]
 pub(in crate::radio) struct Weakest {
     kinds: Vec<(Phy, u16)>,
@@ -35,7 +35,7 @@ pub(in crate::radio) struct Weakest {
 }
 
 impl Weakest {
-    /// Where these are the radios.
+    /// Computed for all kinds among these radios.
     pub(in crate::radio) fn of(sinr: &SinrSettings, radios: &[ChipConfig]) -> Self {
         let mut kinds: Vec<(Phy, u16)> = Vec::new();
         for ChipConfig { phy, channel, .. } in radios {
@@ -57,7 +57,7 @@ impl Weakest {
         Self { kinds, least }
     }
 
-    /// That of frames that this radio decodes, of those on its channel.
+    /// The least power for `radio`, over all frames on its channel that it can decode.
     pub(super) fn to(&self, radio: &ChipConfig) -> Power {
         let kind = self.kinds.iter().position(|kind| *kind == (radio.phy, radio.channel));
         kind.map_or(Power::LEAST, |kind| self.least[kind])
@@ -71,15 +71,15 @@ fn needs(phy: Phy, rate: Bitrate, sinr: &SinrSettings) -> (Power, f64) {
     (Power::of(noise), libm::pow(10.0, sinr.preamble_db(&phy, rate) / 10.0))
 }
 
-/// A receiver under summed interference. What a clear frame needs stands in front.
+/// A receiver under summed interference. The fields that a clear frame needs come first.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Sinr {
     state: State,
-    /// Preambles that began in the detection window of another, in the order of their starts.
+    /// Preambles that began in the detection window of another one, in the order of their starts.
     others: Rare<Candidate>,
     spans: Spans,
-    /// Frames that were missed, and so did not collide, until they end.
+    /// Frames on their way that were missed, and so do not count as collisions.
     missed: Rare<TxId>,
 }
 
@@ -107,11 +107,11 @@ struct Candidate {
 struct Locked {
     frame: Candidate,
     is_header_judged: bool,
-    /// Drowned by another radio of the node.
+    /// Destroyed by a sending radio of the same node.
     is_spoilt: bool,
 }
 
-/// How the parts of a frame fail.
+/// How the parts of a frame fail under noise and interference.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::radio) struct Errors {
     preamble: Duration,
@@ -119,19 +119,19 @@ pub(in crate::radio) struct Errors {
     header: Part,
     header_bits: f64,
     payload: Part,
-    /// The end of the frame that has no bits.
+    /// Time without bits at the end of the frame.
     silence: Duration,
-    /// From this ratio on neither part fails.
+    /// From this ratio on, neither header nor payload fails.
     certain: f64,
     rate: Bitrate,
-    /// Over the channel that it takes.
+    /// Noise over the channel that the frame takes.
     noise: Power,
     /// Least ratio of its preamble to noise and interference.
     preamble_ratio: f64,
 }
 
 impl Errors {
-    /// Of a frame at `rate`.
+    /// For frames of `phy` at `rate`.
     pub(in crate::radio) fn of(phy: Phy, rate: Bitrate, sinr: &SinrSettings) -> Self {
         let (header, header_bits) = error::for_header(phy, rate, sinr.curve);
         let header = Part::new(header, header_bits);
@@ -151,13 +151,13 @@ impl Errors {
         }
     }
 
-    /// Whether noise alone leaves every bit of a frame as it is, and its preamble to be found.
+    /// Whether noise alone never destroys a frame of this power, and its preamble is detected.
     fn is_clear(&self, power: Power) -> bool {
         let ratio = power.ratio(self.noise);
         ratio >= self.preamble_ratio && ratio >= self.certain
     }
 
-    /// Noise and interference beside such a frame of this power.
+    /// Noise and interference against a frame of this power, which is part of `ambient`.
     fn rest(&self, ambient: Power, power: Power) -> Power {
         self.noise.with(ambient.without(power))
     }
@@ -168,23 +168,23 @@ impl Errors {
 }
 
 impl Sinr {
-    /// Something of each part of it, so that it is at hand.
+    /// Touches each part of it, so that it is in the cache.
     pub(super) fn fetch(&self) -> u64 {
         u64::from(self.is_free()) ^ u64::from(self.others.is_empty())
     }
 
-    /// Whether nothing is being received.
+    /// Whether it receives nothing.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.state, State::Free)
     }
 
-    /// Locks on to a preamble whose window is over, if it is fit for that.
+    /// Locks on to a preamble whose window is over, if it is strong enough.
     pub(super) fn detect(&mut self, air: &Air, ambient: Power, now: Instant) {
         self.detect_if(air, ambient, |frame| frame.start + DETECTION <= now);
     }
 
-    /// The power on the air changes with the start or the end of a signal: what hangs on the power
-    /// up to now, `ambient`, is made up for.
+    /// The power on the air changes with the start or the end of a signal. Evaluates first what
+    /// depends on `ambient`, the power up to now.
     #[inline]
     pub(super) fn on_change(
         &mut self,
@@ -221,7 +221,8 @@ impl Sinr {
         }
     }
 
-    /// Returns noise and interference beside the preamble that it locks on to, if it does.
+    /// Ends the window of a preamble if it `is_over`. Returns the noise and interference against it
+    /// if the receiver locks on to it.
     #[inline]
     fn detect_if(
         &mut self,
@@ -252,7 +253,7 @@ impl Sinr {
         self.state = self.others.pop_front().map_or(State::Free, State::Detecting);
     }
 
-    /// Ends the span in which the power on the air did not change.
+    /// Ends a span of constant power.
     fn close_span(&mut self, air: &Air, now: Instant, ambient: Power) {
         if let State::Locked(locked) = &self.state {
             let rest = air.errors(locked.frame.tx).rest(ambient, locked.frame.power);
@@ -260,7 +261,8 @@ impl Sinr {
         }
     }
 
-    /// Frees the receiver if its header has ended and failed. That is drawn once.
+    /// Draws once whether the header passes, after its end. If it fails, the receiver is free
+    /// again.
     #[inline]
     fn judge_header(&mut self, air: &Air, now: Instant, rng: &mut Rng) {
         if let State::Locked(Locked { is_header_judged: false, .. }) = &self.state {
@@ -296,7 +298,7 @@ impl Sinr {
         self.frame().is_some_and(|frame| frame.start <= limit)
     }
 
-    /// What is being received, or may be.
+    /// The frame that is being received, or whose preamble is being detected.
     fn frame(&self) -> Option<&Candidate> {
         match &self.state {
             State::Free => None,
@@ -310,7 +312,7 @@ impl Sinr {
         self.state = State::Free;
     }
 
-    /// Drops what is being received; returns whether there was anything.
+    /// Drops the current reception. Returns whether there was any.
     pub(super) fn drop_reception(&mut self) -> bool {
         let dropped = self.frame().map(|frame| frame.tx);
         self.reset();
@@ -325,13 +327,13 @@ impl Sinr {
         self.missed.as_slice().len() < before
     }
 
-    /// The radio was switched off.
+    /// Forgets everything, as the radio was switched off.
     pub(super) fn forget(&mut self) {
         self.reset();
         self.missed.clear();
     }
 
-    /// Destroys what is being received. Returns whether there was anything to destroy.
+    /// Destroys the current reception. Returns whether there was anything to destroy.
     pub(super) fn spoil(&mut self) -> bool {
         match &mut self.state {
             State::Locked(locked) => {
@@ -348,9 +350,8 @@ impl Sinr {
         }
     }
 
-    /// A frame ends that nothing has come or gone beside, and that is too clear to fail: what
-    /// [`Self::on_change`] and [`Self::end`] would come to, at once. `ambient` is the power up to
-    /// now.
+    /// Fast path at the end of a frame that had constant power on the air and is too clear to fail:
+    /// the same result as [`Self::on_change`] and [`Self::end`]. `ambient` is the power up to now.
     #[inline]
     pub(super) fn end_if_clear(
         &mut self,
@@ -374,7 +375,7 @@ impl Sinr {
         Some(Reception { tx, link, start, signal, decoded: 1, dropped: 0 })
     }
 
-    /// A signal ends: how, if the receiver was locked on to it.
+    /// A signal ends. Returns how its reception ended.
     #[inline]
     pub(super) fn end(&mut self, air: &Air, now: Instant, tx: TxId, rng: &mut Rng) -> Ended {
         if self.is_free() {
@@ -397,7 +398,7 @@ impl Sinr {
         }
     }
 
-    /// A signal that ends in its preamble cannot be detected any more.
+    /// A signal that ends within its preamble cannot be detected any more.
     fn cut_off(&mut self, tx: TxId) {
         if let State::Detecting(first) = self.state {
             self.others.retain(|other| other.tx != tx);
@@ -407,7 +408,7 @@ impl Sinr {
         }
     }
 
-    /// A bit for each MPDU that passes.
+    /// A bit for each MPDU that passes, the first in the lowest bit.
     fn decoded(&self, air: &Air, now: Instant, frame: &Candidate, rng: &mut Rng) -> u64 {
         let errors = air.errors(frame.tx);
         let mpdus = air.transmission(frame.tx).mpdus();
@@ -436,7 +437,8 @@ impl Sinr {
 }
 
 impl Chip {
-    /// The end of a frame that was not received: it collided unless noise may have destroyed it.
+    /// Counts a frame that was not received as a collision, unless noise alone may have destroyed
+    /// it.
     pub(super) fn on_sinr_lost(&mut self, air: &mut Air, hearer: &Hearer, tx: TxId) {
         let Hearer { power, signal, reach: Reach::Decodable(link), .. } = *hearer else { return };
         let was_missed = match &mut self.receiver.model {
@@ -453,7 +455,7 @@ impl Chip {
         self.on_collided(air, (tx, Some(link)), length);
     }
 
-    /// The start of a signal arrives, and its power has been added.
+    /// The start of a signal arrives; its power has been added already.
     #[inline]
     pub(super) fn on_sinr_start(
         &mut self,

@@ -1,6 +1,6 @@
-//! What was on the air beside a frame over its time, and whether its bits pass.
+//! Noise and interference over the time of a frame, and whether the frame's bits pass.
 //!
-//! Kept are powers: of most frames only the worst of their ratios is ever asked for.
+//! Spans store powers, not ratios: of most frames only the worst ratio is ever needed.
 
 use farhop_proto::base::{Instant, Rng};
 
@@ -8,18 +8,18 @@ use super::super::error::ErrorCurve;
 use super::super::power::Power;
 use super::rare::Rare;
 
-/// Below this, the logarithm of a success is certainty.
+/// A success whose logarithm is above this is certain.
 const CERTAIN: f64 = -1e-12;
 
-/// Noise and interference since the lock. Most frames have but one span, and that stands here.
+/// Noise and interference since the lock. Most frames have a single span, which is stored inline.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Spans {
     last: Option<Span>,
     earlier: Rare<Span>,
-    /// So much makes no bit fail, and one such span is as good as another.
+    /// Noise and interference up to this power cause no bit errors, so such spans are merged.
     harmless: Power,
-    /// The most of all spans.
+    /// The highest of all spans.
     most: Power,
 }
 
@@ -31,7 +31,8 @@ pub(super) struct Span {
 }
 
 impl Spans {
-    /// Forgets all spans, at the lock on to a frame to which so much is harmless.
+    /// Forgets all spans, as the receiver locks on to a frame to which power up to `harmless` does
+    /// no harm.
     pub(super) fn begin(&mut self, harmless: Power) {
         self.earlier.clear();
         self.harmless = harmless;
@@ -43,7 +44,8 @@ impl Spans {
         self.most = self.most.max(span.rest);
         match &mut self.last {
             Some(last) if last.rest.max(span.rest) <= self.harmless => *last = span,
-            // Somebody has only looked, or what came and went at once was equally strong.
+            // The power did not change: this was only a query, or signals that came and went were
+            // equally strong.
             Some(last) if last.rest == span.rest => last.until = span.until,
             last => {
                 if let Some(before) = last.replace(span) {
@@ -53,7 +55,7 @@ impl Spans {
         }
     }
 
-    /// Whether bits of a frame of this power that are spread evenly from `from` to `until` pass.
+    /// Draws whether bits of a frame of this power, spread evenly from `from` to `until`, pass.
     #[inline]
     pub(super) fn pass(
         &self,
@@ -70,7 +72,7 @@ impl Spans {
         ln >= CERTAIN || (ln > -40.0 && is_below_exp(rng.uniform(), ln))
     }
 
-    /// The logarithm of the probability that such bits pass.
+    /// The logarithm of the probability that these bits pass.
     fn ln_success(
         &self,
         power: Power,
@@ -100,18 +102,18 @@ impl Spans {
     }
 }
 
-/// Whether a number is below e to a power that is not positive. That lies between the first sums of
-/// its series, which nearly always settle it.
+/// Whether `number` is below e to `power`, which is not positive. The first partial sums of the
+/// series are bounds that nearly always decide it without `exp`.
 fn is_below_exp(number: f64, power: f64) -> bool {
     let low = 1.0 + power;
     number < low || (number < low + 0.5 * power * power && number < libm::exp(power))
 }
 
-/// How a part of a frame fails.
+/// How one part of a frame fails.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     curve: &'static ErrorCurve,
-    /// From this ratio on it does not fail, as long as it may be.
+    /// From this ratio on it does not fail, whatever its length.
     pub(super) certain: f64,
 }
 
@@ -144,7 +146,7 @@ mod tests {
             });
             for until in 1..=20 {
                 let until = Instant::from_nanos(until * 50_000);
-                // Around what is harmless beside this signal, and equal now and then.
+                // Around the harmless power for this signal, with some repetitions.
                 let dbm = -78.0 + rng.below(14) as f64;
                 let span = Span { until, rest: Power::of(Dbm::from_f64(dbm)) };
                 all.push(span);

@@ -1,6 +1,7 @@
-//! Overlap as ns-2 has it (`radio.md` 4.1): one frame occupies the receiver. A later frame that is
-//! weaker by the capture threshold passes unheard, any other destroys both, and the receiver is
-//! occupied until the later end. No sum of interference, no capture by a later frame.
+//! Overlap as in ns-2 (`radio.md` 4.1): one frame at a time occupies the receiver. A later frame
+//! that is weaker by the capture threshold passes unnoticed; any other destroys both, and the
+//! receiver is occupied until the later end. Interference does not add up, and a later, stronger
+//! frame never captures the receiver.
 
 use farhop_proto::base::{Dbm, Duration, Instant};
 
@@ -16,14 +17,14 @@ const LOCK: Duration = Duration::from_micros(4);
 #[derive(Debug, Default)]
 pub(super) struct Threshold {
     occupant: Option<Occupant>,
-    /// What overlaps with it and ends before it, unless it is cut off.
+    /// Frames that overlap with the occupant and end before it, unless the occupant is cut off.
     beside: Rare<Occupant>,
 }
 
 /// The frame that occupies a receiver.
 #[derive(Clone, Copy, Debug)]
 struct Occupant {
-    /// Where it can be decoded.
+    /// The link over which it can be decoded; `u32::MAX` if there is none.
     link: u32,
     tx: TxId,
     start: Instant,
@@ -62,7 +63,7 @@ impl Threshold {
         *self = Self::default();
     }
 
-    /// A signal ends: how, if it is the one that occupied the receiver.
+    /// A signal ends. Returns how its reception ended, if it occupied the receiver.
     pub(super) fn end(&mut self, now: Instant, tx: TxId) -> Option<Ended> {
         if self.occupant.is_some_and(|occupant| occupant.tx == tx) {
             return self.release(now);
@@ -71,8 +72,8 @@ impl Threshold {
         None
     }
 
-    /// What occupies the receiver is over. Of what it overlapped with, the last to end takes its
-    /// place if it was cut off.
+    /// The occupant ends. If it was cut off, the last to end of the frames that it overlapped with
+    /// takes its place.
     fn release(&mut self, now: Instant) -> Option<Ended> {
         let over = self.occupant.take()?;
         self.beside.retain(|other| other.end > now);
@@ -83,7 +84,7 @@ impl Threshold {
         Some(over.ended())
     }
 
-    /// Destroys what is being received. Returns whether there was anything to destroy.
+    /// Destroys the current reception. Returns whether there was anything to destroy.
     pub(super) fn spoil(&mut self, now: Instant) -> bool {
         let Some(occupant) = self.occupant.as_mut().filter(|occupant| occupant.end > now) else {
             return false;
@@ -107,7 +108,7 @@ impl Chip {
         hearer: &Hearer,
         tx: TxId,
     ) {
-        // Frames that only touch do not overlap, whichever of the two events comes first.
+        // Frames that only touch do not overlap, whichever event is processed first.
         let threshold = self.threshold();
         if threshold.occupant.is_some_and(|current| current.end <= now)
             && let Some(ended) = threshold.release(now)
@@ -171,7 +172,7 @@ impl Chip {
         if is_longer && before.is_locked {
             air.tell_heard(self.node, before.tx, 0);
         }
-        // The reception that was locked on to still fails at its own end.
+        // The reception that was locked on to still fails at its own end, not at the later one.
         if is_longer && (before.is_locked || always) {
             self.error_at = Some(before.end);
         }

@@ -1,4 +1,4 @@
-//! A-MPDUs, block acknowledgements, and what 802.11n and ac carry.
+//! A-MPDUs, block acknowledgements, and the throughput of 802.11n and ac.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn ht(node: u16) -> ChipConfig {
     ChipConfig { queue_frames: 128, ..ChipConfig::new(NodeId(node), RadioId(0), HT) }
 }
 
-/// Two radios, with a loss each way.
+/// Two radios, with a loss in each direction.
 fn pair(phy: Phy, there: f64, back: f64) -> MediumConfig {
     let radios =
         [1, 2].map(|node| ChipConfig { phy, rate: *phy.rates().last().unwrap(), ..ht(node) });
@@ -60,7 +60,7 @@ fn ids(transmission: &Transmission) -> Vec<u64> {
 #[test]
 fn frames_that_wait_go_together_and_are_acknowledged_together() {
     let mut medium = medium(pair(HT, 0.0, 0.0));
-    // The first one goes alone: the others are not there yet.
+    // The first frame is sent alone, as the others have not been given yet.
     give(&mut medium, at(1000), 0..4, TxOptions::default());
     let reports = run_out(&mut medium);
     let sent = transmissions(&mut medium);
@@ -150,7 +150,7 @@ fn what_is_acknowledged_ends_before_its_deadline_and_one_request_behind_it() {
         assert!(last + us(16 + 32) <= deadline, "{last:?}");
         let behind: Vec<_> = sent.iter().filter(|tx| tx.start > last + us(16)).collect();
         let requests = behind.iter().filter(|tx| tx.name() == "block-ack-request");
-        // DIFS and a whole draw, the request, SIFS and the answer.
+        // DIFS and the longest backoff, the request, SIFS and the answer.
         let limit = deadline + us(34 + 135 + 32 + 16 + 32);
         assert!(requests.clone().all(|request| request.end + us(16 + 32) <= limit));
         let ends = dones(&reports);
@@ -162,7 +162,7 @@ fn what_is_acknowledged_ends_before_its_deadline_and_one_request_behind_it() {
         late += of(|outcome| outcome == FrameOutcome::Late).len();
         let mut acked = of(|outcome| matches!(outcome, FrameOutcome::Acked(_)));
         acked.sort_unstable();
-        // Once the receiver knows that nothing more comes, all that it has goes up.
+        // Once the receiver knows that nothing more comes, it delivers all that it has.
         if behind.last().is_some_and(|tx| tx.name() == "block-ack") && requests.count() > 0 {
             let up = arrived(&reports);
             assert!(acked.iter().all(|id| up.contains(id)), "{acked:?}, and {up:?} went up");
@@ -205,7 +205,8 @@ fn a_request_that_was_given_up_goes_when_the_receiver_answers_again() {
     give(&mut medium, at(1000), 0..3, TxOptions::default());
     medium.handle_timeout(at(5000));
     medium.set_link_up(at(5000), 0, false);
-    // What is given up after one attempt, and then its request; and what is tried for much longer.
+    // A frame that is given up after one attempt, as later is its request; and frames with many
+    // attempts.
     let once = TxOptions { attempts: Some(1), ..TxOptions::default() };
     give(&mut medium, at(5000), 3..4, once);
     give(&mut medium, at(5000), 4..8, TxOptions { attempts: Some(200), ..TxOptions::default() });
@@ -272,7 +273,7 @@ fn frames_of_several_categories_are_one_row_where_one_function_sends_them() {
     let mut medium = medium(pair(HT, 0.0, 0.0));
     let mut next = 0;
     let mut reports = Vec::new();
-    // One alone, several together, one alone.
+    // A single frame, several together, and a single frame again.
     for (count, access) in [
         (1, AccessCategory::Voice),
         (3, AccessCategory::BestEffort),
@@ -323,7 +324,7 @@ fn no_more_than_64_frames_are_in_one_transmission_or_between_the_first_and_the_l
     }
 }
 
-/// Mb/s of 1472-byte datagrams over a queue that is never empty.
+/// Throughput of 1472-byte datagrams in Mb/s with a queue that is never empty.
 fn goodput(config: MediumConfig) -> f64 {
     let length = Duration::from_secs(4);
     let mut medium = Medium::new(config, Seed(1));
@@ -427,7 +428,7 @@ fn interference_destroys_only_the_frames_that_it_overlaps() {
         preamble_min_dbm: Some(-101.0),
         curve: CurveConfig::default(),
     });
-    // Heard by the receiver alone, as strong as the sender.
+    // Only the receiver hears it, as strong as the sender.
     config.radios.push(ht(3));
     config.links.push(link(2, 1, Duration::ZERO));
     let mut medium = medium(config);
@@ -452,7 +453,7 @@ fn interference_destroys_only_the_frames_that_it_overlaps() {
 
 #[test]
 fn an_agreement_goes_on_however_many_frames_were_given_up_unheard() {
-    // Of 4,096 numbers those up to 2,048 behind count as old.
+    // Of the 4,096 numbers, those up to 2,048 before the start count as old.
     for given_up in [2_000_u64, 2_100, 4_000, 4_096, 4_200] {
         let chip = |node| ChipConfig { queue_frames: 5_000, ..ht(node) };
         let mut medium = medium(mesh(vec![chip(1), chip(2)], Duration::ZERO));

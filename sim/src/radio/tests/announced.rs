@@ -5,11 +5,12 @@ use crate::radio::{AcParams, TransmissionKind};
 use farhop_proto::base::PhyKind;
 use farhop_proto::stack::Protection;
 
-/// A 1500-byte packet, its acknowledgement or CTS, and an RTS, with the short preamble.
+/// Air time of a 1500-byte packet, of its acknowledgement or CTS, and of an RTS, with the short
+/// preamble.
 const DATA_US: u64 = 1214;
 const ACK_US: u64 = 152;
 const RTS_US: u64 = 176;
-/// What an RTS announces.
+/// The time that an RTS reserves.
 const NAV_US: u64 = 10 + ACK_US + 10 + DATA_US + 10 + ACK_US;
 
 fn announcing(node: u16) -> ChipConfig {
@@ -62,8 +63,8 @@ fn a_frame_up_to_the_threshold_is_not_announced() {
     assert_eq!(names, ["data", "ack", "rts", "cts", "data", "ack"]);
 }
 
-/// Radio 2 hears only one of the two ends of an exchange, and has a frame at `given`: when does it
-/// go?
+/// When radio 2 sends the frame that it gets at `given`, if it hears only one of the two ends of an
+/// exchange.
 fn third_station(hears: usize, given: u64) -> u64 {
     let pairs = [(0, 1), (1, 0), (hears, 2)];
     let links = pairs.map(|(from, to)| link(from, to, Duration::ZERO)).to_vec();
@@ -77,7 +78,7 @@ fn third_station(hears: usize, given: u64) -> u64 {
 #[test]
 fn who_hears_only_one_end_keeps_silent_until_the_exchange_is_over() {
     let end = 1000 + RTS_US + NAV_US;
-    // In the pauses there is nothing on the air that it could sense.
+    // At these times there is nothing on the air that it could sense.
     let cts_end = 1000 + RTS_US + 10 + ACK_US;
     for (hears, given) in [(0, 1000 + RTS_US + 20), (1, cts_end + 400)] {
         let start = third_station(hears, given);
@@ -93,7 +94,7 @@ fn without_an_answer_the_announcement_is_repeated_up_to_the_short_limit() {
     medium.handle_frame(at(1000), 0, frame(1, Some(2), 1500, TxOptions::default()));
     let reports = run_out(&mut medium);
     let done = dones(&reports)[0].2;
-    // The frame itself never went: it is lost once, however often it was announced.
+    // The frame itself was never sent: it counts as one attempt, however often it was announced.
     assert_eq!((done.outcome, done.attempts), (FrameOutcome::Failed, 1));
     let stats = medium.stats(0);
     assert_eq!((stats.rts_sent, stats.cts_missing, stats.attempts), (7, 7, 0));
@@ -113,7 +114,7 @@ fn announced_data_without_an_acknowledgement_is_given_up_at_the_long_limit() {
     let mut data_end = Instant::ZERO;
     while let Some(now) = medium.poll_timeout() {
         medium.handle_timeout(now);
-        // Only announcements get through.
+        // The link is cut while data is on the air, so that only RTS and CTS get through.
         while let Some(sent) = medium.poll_transmission() {
             if matches!(sent.kind, TransmissionKind::Data { .. }) {
                 data_end = sent.end + us(1);
@@ -136,7 +137,7 @@ fn what_was_reserved_is_given_free_when_nothing_follows_the_announcement() {
     medium.handle_frame(at(1100), 2, frame(2, None, 100, no_ack()));
     run_out(&mut medium);
     let start = on_air(&mut medium).iter().find(|air| air.0 == 2).expect("it was sent").1;
-    // Two SIFS, a CTS and two slots after the announcement; then DIFS and whole slots.
+    // The NAV is reset two SIFS, a CTS and two slots after the RTS; then DIFS and whole slots.
     let free = 1000 + RTS_US + 2 * 10 + ACK_US + 2 * 20;
     assert!(start >= free + 50 && (start - free - 50).is_multiple_of(20), "{start}");
     assert!(start < 1000 + RTS_US + NAV_US, "{start}");
@@ -150,7 +151,7 @@ fn who_is_bound_to_silence_does_not_answer_an_announcement() {
     let links = pairs.map(|(from, to)| link(from, to, Duration::ZERO)).to_vec();
     let mut medium = medium(MediumConfig::new(radios(4), links));
     medium.handle_frame(at(1000), 2, frame(1, Some(4), 1500, TxOptions::default()));
-    // In the pause for the CTS that radio 1 does not hear.
+    // In the pause before the CTS, which radio 1 does not hear.
     let once = TxOptions { attempts: Some(1), ..TxOptions::default() };
     let given = 1000 + RTS_US + 5;
     medium.handle_frame(at(given), 0, frame(2, Some(2), 1500, once));
@@ -177,14 +178,14 @@ fn mixed_802_11g_reserves_the_air_for_ofdm_in_a_way_that_802_11b_understands() {
     let sent: Vec<_> = std::iter::from_fn(|| medium.poll_transmission()).collect();
     let names: Vec<_> = sent.iter().map(|tx| tx.name()).collect();
     assert_eq!(names, ["cts", "data", "ack", "data", "ack"]);
-    // 14 bytes at 2 Mb/s with the long preamble; 54 Mb/s and the signal extension: 254 us; an
-    // acknowledgement of 34 us.
+    // A CTS of 14 bytes at 2 Mb/s with the long preamble; data at 54 Mb/s with the signal
+    // extension, 254 us; an acknowledgement of 34 us.
     assert_eq!((sent[0].end, sent[0].rate.mbps()), (at(1248), 2.0));
     assert_eq!((sent[1].start, sent[1].end), (at(1258), at(1258 + 254)));
     assert_eq!(sent[0].nav, us(10 + 254 + 10 + 34));
 }
 
-/// Radios with a threshold and the longest TXOP in best effort.
+/// Radios with an RTS threshold and the longest TXOP in best effort.
 fn bursts(count: u16, phy: Phy) -> Vec<ChipConfig> {
     let radio = |node| {
         let mut categories = AcParams::all(&phy);

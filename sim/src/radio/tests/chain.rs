@@ -7,7 +7,7 @@ use farhop_proto::stack::{CurveConfig, SinrSettings};
 
 /// Distance between neighbours, in metres.
 const SPACING: f64 = 90.0;
-/// As far as carrier sense reaches.
+/// Range of carrier sense, in metres.
 const SENSED: f64 = 220.0;
 /// Signal at the end of reception, 100 m.
 const RECEIVED: f64 = -60.0;
@@ -17,7 +17,7 @@ fn pl4(metres: f64) -> f64 {
     20.0 - 40.0 * metres.log10()
 }
 
-/// One power to 100 m, 3 dB less beyond.
+/// The same power up to 100 m, 3 dB less beyond.
 fn step(metres: f64) -> f64 {
     if metres <= 100.0 { RECEIVED } else { RECEIVED - 3.0 }
 }
@@ -51,7 +51,7 @@ fn chain(hops: usize, power: fn(f64) -> f64) -> MediumConfig {
     MediumConfig { interference, ..MediumConfig::new(radios, links) }
 }
 
-/// Mb/s that arrive at the end of the chain from `WARM_UP` on.
+/// Throughput at the end of the chain from `WARM_UP` on, in Mb/s.
 fn relayed(hops: usize, power: fn(f64) -> f64, seed: u64) -> f64 {
     const WARM_UP: Duration = Duration::from_secs(10);
     const LENGTH: Duration = Duration::from_secs(40);

@@ -1,4 +1,4 @@
-//! Radios of different PHYs on one channel, and signals too weak to be heeded.
+//! Radios of different PHYs on one channel, and signals that are too weak to matter.
 
 use super::*;
 use crate::radio::{AcParams, EifsRule, Interference};
@@ -11,14 +11,14 @@ fn an_802_11b_radio_senses_ofdm_and_understands_dsss() {
     let chip = |node, phy| ChipConfig::new(NodeId(node), RadioId(0), phy);
     let radios = vec![chip(1, mixed), chip(2, mixed), chip(3, Phy::default())];
     let mut medium = medium(mesh(radios, Duration::ZERO));
-    // 1500 bytes, and the acknowledgements of that: at 24 Mb/s, and at 2 Mb/s.
+    // 1500 bytes and their acknowledgements at 24 Mb/s and at 2 Mb/s.
     for (id, rate, start, ack_end, is_understood) in
         [(1, 540, 1000, 1000 + 254 + 10 + 34, false), (2, 110, 50_000, 50_000 + 1310 + 258, true)]
     {
         let rate = Some(Bitrate::from_100kbps(rate));
         let options = TxOptions { rate, ..TxOptions::default() };
         medium.handle_frame(at(start), 0, frame(id, Some(2), 1500, options));
-        // That finds the air busy, whatever is on it.
+        // Radio 2 finds the air busy, whether or not it can decode the frame.
         medium.handle_frame(at(start + 50), 2, frame(id + 10, None, 100, no_ack()));
         let reports = run_out(&mut medium);
         let is_overheard = |report: &&(usize, Instant, FrameUp)| {
@@ -35,7 +35,7 @@ fn an_802_11b_radio_senses_ofdm_and_understands_dsss() {
 fn a_radio_of_802_11g_answers_802_11b() {
     let mixed = Phy { kind: PhyKind::G, mixed: true, ..Phy::default() };
     let b = ChipConfig::new(NodeId(1), RadioId(0), Phy::default());
-    // What is set for all its acknowledgements, 802.11b could not decode.
+    // A fixed rate of acknowledgements that 802.11b cannot decode.
     let fast = Some(Bitrate::from_100kbps(240));
     let g = ChipConfig { ack_rate: fast, ..ChipConfig::new(NodeId(2), RadioId(0), mixed) };
     let mut medium = medium(mesh(vec![b, g], us(1)));
@@ -107,7 +107,7 @@ fn within_a_txop_each_frame_is_told_of_at_the_rate_of_its_receiver() {
         sent.iter().map(|sent| sent.rate.mbps()).collect::<Vec<_>>(),
         [11.0, 2.0, 54.0, 24.0]
     );
-    // The answer of the first, and the second with its own.
+    // Its NAV covers the answer to the first frame, and the second frame with its own answer.
     assert_eq!(sent[0].nav, sent[3].end - sent[0].end);
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::radio::EifsRule;
 
-/// Mb/s of IP payload and the share of failed attempts of `count` stations sending to one more.
+/// IP payload in Mb/s, and the share of failed attempts, of `count` stations that send to one more.
 fn saturated_stations(count: usize, eifs: EifsRule, seed: u64, length: Duration) -> (f64, f64) {
     let radios: Vec<_> = (0..=count)
         .map(|index| ChipConfig { attempts: 255, eifs, overhear: false, ..chip(index as u16 + 1) })
@@ -80,7 +80,8 @@ fn the_same_seed_gives_the_same_transmissions() {
 
 #[test]
 fn the_window_doubles_after_each_failure_and_starts_again_with_the_next_frame() {
-    // Half of 63 + 127 + 255 + 511 + 1023 + 1023 for six retries, and of 31 behind the frame.
+    // Six retries draw half of 63 + 127 + 255 + 511 + 1023 + 1023 on average, and the post-backoff
+    // half of 31.
     for (exponential_backoff, expected) in [(true, 1516.5), (false, 7.0 * 15.5)] {
         let radios = vec![ChipConfig { exponential_backoff, ..chip(1) }, chip(2)];
         let mut medium = Medium::new(MediumConfig::new(radios, vec![]), Seed(1));

@@ -5,7 +5,7 @@ use farhop_testkit::oracles::edca::{Category, outcomes};
 use super::*;
 use crate::radio::AcParams;
 
-/// 802.11b with the long preamble at 11 Mb/s, and what `change` makes of its categories.
+/// 802.11b with the long preamble at 11 Mb/s, and categories as modified by `change`.
 fn station(node: u16, change: impl Fn(&mut [AcParams; 4])) -> ChipConfig {
     let chip = ChipConfig::new(NodeId(node), RadioId(0), Phy::default());
     let mut categories = AcParams::all(&chip.phy);
@@ -105,7 +105,7 @@ fn of_two_categories_that_are_ready_together_the_higher_one_sends() {
     let air = on_air(&mut medium);
     let end = 1000 + QOS_US + 10 + ACK_US;
     assert_eq!(air[..2], [(0, 1000, 1000 + QOS_US), (1, end - ACK_US, end)]);
-    // The other one has a window of 63 now, and AIFS of seven slots.
+    // The other function now has a window of 63, and an AIFS of seven slots.
     let waited = air[2].1 - end;
     assert!(waited >= 150 && (waited - 150).is_multiple_of(20), "{waited}");
     assert!((waited - 150) / 20 <= 63, "{waited}");
@@ -115,7 +115,7 @@ fn of_two_categories_that_are_ready_together_the_higher_one_sends() {
     assert_eq!(medium.stats(0).internal_collisions, 1);
 }
 
-/// Voice with a window of nothing is ready whenever its interframe space is over.
+/// Voice with an empty window is ready whenever its interframe space is over.
 fn greedy(categories: &mut [AcParams; 4]) {
     categories[3].cw_min = 0;
     categories[3].cw_max = 0;
@@ -168,8 +168,8 @@ fn each_category_has_room_of_its_own() {
     assert_eq!(room(&medium, AccessCategory::Voice), 50);
 }
 
-/// The share of the first of two classes of five saturated stations, with its windows and AIFSN,
-/// against a second one that has 31 to 1023 and 2.
+/// The share of the first of two classes of five saturated stations, as measured and by the model.
+/// A class is given by its smallest window and its AIFSN; the largest window is 1023.
 fn share(first: (u32, u8), second: (u32, u8)) -> (f64, f64) {
     const COUNT: usize = 5;
     let station = |node: u16, (cw_min, aifsn): (u32, u8)| {

@@ -53,8 +53,8 @@ fn a_link_that_is_cut_loses_the_frame_on_its_way_and_all_after_it() {
 
 #[test]
 fn what_is_left_of_an_overlap_when_one_of_the_frames_is_cut_off_still_occupies_the_receiver() {
-    // When the second of two frames begins and how long it is, and which of them is cut off; the
-    // first takes 1.2 ms. The last of them to end is always the one that was cut off.
+    // When the second frame begins, its length, and which of the two frames is cut off; the first
+    // takes 1.2 ms. The one that was cut off would always have ended last.
     for (start, bytes, cut) in [(1300, 300, 1), (1100, 1500, 2)] {
         let links = (1..4).map(|from| link(from, 0, us(3))).collect();
         let mut medium = medium(MediumConfig::new((1..=4).map(chip).collect(), links));

@@ -2,10 +2,10 @@
 
 use super::*;
 
-/// The payload of a 1440-byte UDP datagram behind LLC/SNAP.
+/// The payload after LLC/SNAP of a 1440-byte UDP datagram.
 const UDP_1440: usize = 1440 + 8 + 20;
 
-/// Two radios `km` apart whose time-out fits the distance.
+/// Two radios `km` apart, with a time-out that fits the distance.
 fn long_link(km: f64, attempts: u8) -> MediumConfig {
     let delay = over_km(km);
     let ends = [1, 2].map(|node| {

@@ -83,7 +83,7 @@ struct Saturated {
     options: TxOptions,
 }
 
-/// What came of a run: per radio, frames delivered to it, and the ends of its own.
+/// The result of a run: for each radio the frames delivered to it, and the outcomes of its own.
 #[derive(Default, Clone)]
 struct Tally {
     delivered: u64,
@@ -131,12 +131,12 @@ fn saturate(
     tally
 }
 
-/// Mb/s of `bytes` bytes of payload in `frames` frames.
+/// Throughput in Mb/s of `frames` frames with `bytes` bytes of payload.
 fn mbps(frames: u64, bytes: usize, length: Duration) -> f64 {
     frames as f64 * bytes as f64 * 8.0 / length.as_secs_f64() / 1e6
 }
 
-/// Runs until nothing is left to happen, and gives back all reports.
+/// Runs until nothing is left to happen, and returns all reports.
 fn run_out(medium: &mut Medium) -> Vec<(usize, Instant, FrameUp)> {
     while let Some(now) = medium.poll_timeout() {
         medium.handle_timeout(now);
@@ -162,7 +162,7 @@ fn receptions(reports: &[(usize, Instant, FrameUp)]) -> Vec<(usize, Instant, Rec
     reports.iter().filter_map(received).collect()
 }
 
-/// What went on air: radio, start and end in whole microseconds.
+/// Transmissions: radio, start and end in whole microseconds.
 fn on_air(medium: &mut Medium) -> Vec<(usize, u64, u64)> {
     let us = |at: Instant| at.as_nanos() / 1000;
     std::iter::from_fn(|| medium.poll_transmission())

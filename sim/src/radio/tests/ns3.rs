@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// A radio with ns-3's settings; a long link is tuned by its slot, which its time-out follows.
+/// A radio with ns-3's settings. A long link is tuned by its slot, which determines the time-out.
 fn chip_of_ns3(node: u16, slot: Duration) -> ChipConfig {
     let phy = Phy::default();
     ChipConfig {
@@ -15,7 +15,7 @@ fn chip_of_ns3(node: u16, slot: Duration) -> ChipConfig {
     }
 }
 
-/// Mb/s of UDP payload over a link, one way or the sum of both.
+/// UDP payload over a link in Mb/s: one way, or the sum of both.
 fn long_link(km: f64, is_tuned: bool, both_ways: bool) -> f64 {
     let delay = over_km(km);
     let slot = us(20) + if is_tuned { delay * 2 } else { Duration::ZERO };
@@ -35,7 +35,8 @@ fn long_link(km: f64, is_tuned: bool, both_ways: bool) -> f64 {
 
 #[test]
 fn long_links_carry_what_ns3_says() {
-    // Kilometres; tuned one way and both ways, default slot one way and both ways.
+    // Kilometres; throughput tuned one way and both ways, with the default slot one way and both
+    // ways.
     let table = [
         (1.0, [5.685, 6.088, 6.033, 6.328]),
         (20.0, [2.647, 3.447, 0.271, 0.429]),

@@ -61,7 +61,7 @@ fn a_third_frame_cannot_use_a_receiver_that_a_collision_occupies() {
 
 #[test]
 fn a_radio_that_transmits_hears_nothing() {
-    // Neither hears the other in time: 300 us apart, 100 us after each other.
+    // They start 100 us after each other, and hear each other only 300 us later.
     let mut medium = medium(mesh(vec![chip(1), chip(2)], us(300)));
     medium.handle_frame(at(1000), 0, frame(1, Some(2), 500, no_ack()));
     medium.handle_frame(at(1100), 1, frame(1, Some(1), 500, no_ack()));
@@ -147,7 +147,7 @@ fn frames_that_only_touch_are_both_received() {
 
 #[test]
 fn a_signal_too_weak_to_decode_destroys_what_comes_after_it_from_the_first_moment_on() {
-    // Radio 0 is sensed and no more; nothing has happened at the receiver before.
+    // Radio 0 is only sensed; nothing has happened at the receiver before.
     let mut config = MediumConfig::new(
         [1, 2, 3].map(chip).to_vec(),
         [-70, -64]

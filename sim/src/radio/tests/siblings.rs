@@ -1,4 +1,4 @@
-//! Several radios at one node, and channels that overlap in part (`radio.md` 6).
+//! Several radios at one node, and channels that overlap partly (`radio.md` 6).
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn fork(channels: [u16; 2]) -> MediumConfig {
     MediumConfig::new(radios, links.to_vec())
 }
 
-/// Mb/s that node 1 sends to both at once.
+/// Throughput of node 1 to both neighbours at once, in Mb/s.
 fn fanned_out(channels: [u16; 2], options: TxOptions) -> f64 {
     let length = Duration::from_secs(20);
     let sources =
@@ -35,7 +35,7 @@ fn radios_of_a_node_share_one_channel_but_not_two() {
     // Measured by the paper: 7.88 and 14.20 Mb/s.
     close(shared, 7.88, 0.1);
     close(apart, 14.2, 0.1);
-    // The nearer the channels, the more acknowledgements drown.
+    // The closer the channels, the more acknowledgements are drowned.
     let steps = [1, 2, 3, 4, 5].map(|channel| fanned_out([1, channel], TxOptions::default()));
     println!("{steps:.2?}");
     assert!(steps[4] > 1.5 * steps[0], "{steps:?}");

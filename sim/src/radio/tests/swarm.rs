@@ -1,4 +1,4 @@
-//! Random media under random orders, with what must hold for all of them.
+//! Random media under random calls, and the invariants that must hold for all of them.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +128,7 @@ fn every_frame_ends_once_and_no_radio_sends_two_things_at_a_time() {
     assert!(total > 20_000, "{total} frames");
 }
 
-/// Puts random frames on a random medium, whose radios and links come and go.
+/// Puts random frames on a random medium, whose radios and links go down and up.
 fn disturb(config: MediumConfig, rng: &mut Rng, seed: Seed, watched: Option<NodeId>) -> Medium {
     let (radios, links) = (config.radios.len() as u64, config.links.len() as u64);
     let mut medium = Medium::new(config, seed);
@@ -165,7 +165,7 @@ fn random_media_put_the_same_on_the_air_as_ever() {
         curve: CurveConfig::Stock,
     };
     let mut hashes = Vec::new();
-    // Whoever captures at a node changes nothing.
+    // Recording the arrivals at a node changes nothing.
     let watched = [None, Some(NodeId(1))];
     for (interference, watched) in [Interference::Threshold, Interference::Sinr(sinr)]
         .into_iter()

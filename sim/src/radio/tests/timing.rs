@@ -1,4 +1,4 @@
-//! Single exchanges to the microsecond.
+//! Single exchanges, exact to the microsecond.
 
 use super::*;
 use farhop_proto::base::{Gap, PhyKind, Width};
@@ -14,8 +14,8 @@ fn a_data_frame_and_its_acknowledgement_take_what_the_standard_says() {
     let mut medium = medium(mesh(vec![chip(1), chip(2)], us(5)));
     medium.handle_frame(at(1000), 0, frame(1, Some(2), 1500, TxOptions::default()));
     let reports = run_out(&mut medium);
-    // The medium was idle for more than DIFS: at once. The acknowledgement starts SIFS after the
-    // end of the frame at the receiver.
+    // The medium was idle for more than DIFS, so the frame is sent at once. The acknowledgement
+    // starts SIFS after the end of the frame at the receiver.
     let reply = 1000 + DATA_US + 5 + 10;
     assert_eq!(on_air(&mut medium), [(0, 1000, 1000 + DATA_US), (1, reply, reply + ACK_US)]);
     let received = receptions(&reports);
@@ -31,7 +31,7 @@ fn a_data_frame_and_its_acknowledgement_take_what_the_standard_says() {
 
 #[test]
 fn an_answer_is_missed_once_the_phy_would_have_told_of_it() {
-    // Behind SIFS and a slot, and before DIFS and the backoff of the next attempt.
+    // The delay after SIFS and a slot, and before DIFS and the backoff of the next attempt.
     for (kind, width, delay) in [
         (PhyKind::B, Width::Mhz20, 192),
         (PhyKind::A, Width::Mhz20, 25),
@@ -69,7 +69,7 @@ fn a_frame_that_finds_less_than_difs_of_silence_draws_a_backoff() {
     // The second draw is the post-backoff of the frame.
     assert!(drawn > 0 && start >= end + 1 + 50);
     assert_eq!((start - end - 1 - 50) % 20, 0);
-    // After DIFS of silence it goes at once.
+    // After DIFS of silence a frame is sent at once.
     medium.handle_frame(at(50_000), 0, frame(3, None, 100, no_ack()));
     let end = 50_000 + (end - 1000);
     medium.handle_frame(at(end + 1 + 50), 2, frame(4, Some(2), 1500, TxOptions::default()));
@@ -79,8 +79,8 @@ fn a_frame_that_finds_less_than_difs_of_silence_draws_a_backoff() {
 
 #[test]
 fn a_backoff_that_ends_before_a_signal_is_noticed_ends_in_a_collision() {
-    // Two broadcasts DIFS apart (100 us of bytes each), and a frame of another radio that may go
-    // 2 us after it hears the second, since its slot is longer by 1 us.
+    // Two broadcasts DIFS apart (each with 100 bytes), and a frame of another radio that may begin
+    // 2 us after that radio hears the second, as its slot is 1 us longer.
     let starts = |cca: u64| {
         let patient = ChipConfig { slot: us(21), cca: us(cca), gap: Gap::Difs, ..chip(2) };
         let radios = vec![ChipConfig { gap: Gap::Difs, ..chip(1) }, patient];
@@ -101,7 +101,7 @@ fn a_backoff_that_ends_before_a_signal_is_noticed_ends_in_a_collision() {
     assert_eq!(starts(1), [(0, 1000), (0, second), (1, later)]);
 }
 
-/// From the end of a relay's acknowledgement to the packet that it passes on, beyond DIFS.
+/// Time from the end of a relay's acknowledgement to the packet that it passes on, beyond DIFS.
 fn relay_waits(first_access: FirstAccess, seed: u64) -> u64 {
     let radios = [1, 2, 3].map(|node| ChipConfig { first_access, ..chip(node) });
     let mut medium = Medium::new(mesh(radios.to_vec(), us(1)), Seed(seed));
@@ -118,7 +118,7 @@ fn relay_waits(first_access: FirstAccess, seed: u64) -> u64 {
 
 #[test]
 fn a_relay_draws_before_it_passes_a_packet_on_unless_idle_for_a_moment_is_enough() {
-    // The medium is idle when the packet arrives, but not for DIFS: the acknowledgement follows.
+    // The medium is idle when the packet arrives, but not for DIFS, as the acknowledgement follows.
     let waits = |access| (0..20).map(move |seed| relay_waits(access, seed));
     assert!(waits(FirstAccess::AfterGap).all(|wait| wait % 20 == 0));
     assert!(waits(FirstAccess::AfterGap).sum::<u64>() > 20 * 100);
@@ -136,12 +136,12 @@ fn backoff_freezes_while_the_medium_is_busy_and_resumes_after_difs() {
     let start = medium.poll_timeout().expect("a backoff is under way").as_nanos() / 1000;
     let slots = (start - exchange_end - 50) / 20;
     assert!(slots >= 2, "this seed draws {slots} slots: choose another");
-    // Radio 2 has been idle long enough to go at once, in the second slot of radio 0.
+    // Radio 2 has been idle long enough to send at once, in the second slot of radio 0.
     medium.handle_frame(at(exchange_end + 50 + 25), 2, frame(3, None, 100, no_ack()));
     run_out(&mut medium);
     let air = on_air(&mut medium);
     assert_eq!((air[2].0, air[2].1), (2, exchange_end + 75));
-    // One slot had passed in full; the rest comes DIFS after the interruption.
+    // One whole slot had passed; the others follow DIFS after the interruption.
     assert_eq!((air[3].0, air[3].1), (0, air[2].2 + 50 + (slots - 1) * 20));
 }
 

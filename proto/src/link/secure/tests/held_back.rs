@@ -1,4 +1,4 @@
-//! What a stranger on the way keeps back and delivers late.
+//! Frames that a stranger on the way holds back and delivers late.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn keep_back(air: &mut Air, from: NodeId, to: NodeId) -> Bytes {
     panic!("no carrier in ten seconds");
 }
 
-/// Has node 1 send to all; whether node 2 hears it.
+/// Lets node 1 send to all. Returns whether node 2 receives it.
 fn hears(air: &mut Air, body: &'static [u8]) -> bool {
     air.nodes[1].came.clear();
     assert!(air.send(0, None, FlowId(0), body));
@@ -40,7 +40,7 @@ fn an_old_key_for_broadcast_told_late_does_not_come_back() {
     };
     let old: Vec<Bytes> = air.recorded.iter().filter(is_old).map(|it| it.2.clone()).collect();
     assert!(!old.is_empty());
-    // Node 3 is stolen: whoever has it knows the key of 1 for broadcast, which 1 renews.
+    // Node 3 is stolen: its thief knows the broadcast key of node 1, which node 1 therefore renews.
     let key = |node: u16| (NodeId(node), identity(node).public());
     for (index, other) in [(0, 2), (1, 1)] {
         air.nodes[index].secure.set_keys(&mut Cx::new(air.now), &[key(other)].into());
@@ -58,7 +58,7 @@ fn an_old_key_for_broadcast_told_late_does_not_come_back() {
 #[test]
 fn a_confirmation_of_a_life_before_does_not_stand_for_the_one_that_began_anew() {
     let mut air = Air::pair(&config());
-    // The last one of these says that the key of 1 has come.
+    // The last of these carriers confirms the key of node 1.
     let mut kept = keep_back(&mut air, NodeId(2), NodeId(1));
     while air.now < Instant::ZERO + SECOND * 2 {
         kept = keep_back(&mut air, NodeId(2), NodeId(1));
@@ -68,7 +68,7 @@ fn a_confirmation_of_a_life_before_does_not_stand_for_the_one_that_began_anew() 
     air.nodes[1] = Node::new(2, &[1], 9, &config());
     air.nodes[1].secure.handle_timeout(&mut Cx::new(air.now));
     air.settle(1);
-    // It is back, and what 1 tells it under the keys of its new life is lost at first.
+    // It is back, and what node 1 tells it under the keys of its new life is lost at first.
     let mut is_lost = false;
     while !is_lost {
         air.run(Duration::from_micros(100));
@@ -91,7 +91,7 @@ fn a_recorded_answer_is_work_once() {
     air.run(SECOND * 100);
     let begun = &air.nodes[0].secure.peers[0].begun;
     let begun: Vec<u8> = begun.iter().map(|begun| begun.epoch).collect();
-    // Both meet in other lives until an answer has the number of a handshake of this one.
+    // Both meet in other lives until an answer has the epoch of a handshake in this one.
     let answer = (0..=255).find_map(|life| {
         let mut air = Air::pair(&config());
         air.nodes = [(1, 2), (2, 1)].map(|(id, to)| Node::new(id, &[to], life, &config())).into();
@@ -118,7 +118,7 @@ fn what_came_while_a_host_slept_is_not_older_than_a_key_may_be() {
     assert!(air.send(0, Some(2), FlowId(0), b"kept"));
     let (.., frame) = air.flying.pop_back().expect("it is on its way");
     air.nodes[1].came.clear();
-    // No timer of the receiver goes off meanwhile.
+    // No timer of the receiver fires meanwhile.
     air.now += session::EXPIRES_AFTER + SECOND;
     air.deliver(NodeId(1), Some(NodeId(2)), frame);
     assert!(air.nodes[1].came.is_empty());

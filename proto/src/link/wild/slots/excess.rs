@@ -1,13 +1,13 @@
-//! What a cycle takes beyond its two slots: the way there and back.
+//! What a cycle takes beyond its two slots: the round-trip propagation delay.
 
 use super::STALE_CYCLES;
 
-/// The way there and back over 200 km, in nanoseconds.
+/// Round-trip propagation delay over 200 km, in nanoseconds.
 const LONGEST_WAY: i64 = 1_400_000;
-/// Measurements of a cycle, from the first, of which the longest counts.
+/// For this many measurements, the longest one so far counts.
 const FIRST_CYCLES: u32 = 16;
 
-/// What was learned of it since the node came into step.
+/// The excess that was learned since the node came into step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Excess {
     nanos: i64,
@@ -19,12 +19,13 @@ impl Excess {
         self.nanos
     }
 
-    /// Learns from two stamps of a neighbour, by how far they are apart and how long both slots of
-    /// this cycle are, in nanoseconds. `is_even` tells whether they are as long as those of others.
+    /// Learns from two stamps of a neighbour: `apart` is the time between the starts that they ask
+    /// for, and `slots` the length of both slots of this cycle, in nanoseconds. `is_even` tells
+    /// whether all slots have the same length.
     ///
-    /// Not from the error of our own schedule: that mixes in the errors of earlier cycles, and
-    /// two nodes which follow each other's errors swing. At first the longest counts: a neighbour
-    /// that has not learned yet is early where a stamp was lost, never late.
+    /// The error of our own schedule is not used: it contains the errors of earlier cycles, and two
+    /// nodes that follow each other's errors oscillate. At first the longest measurement counts: a
+    /// neighbour that has not learned the delay yet is early after a lost stamp, never late.
     pub(super) fn learn(&mut self, apart: i64, slots: i64, is_even: bool) {
         let cycles = (apart + slots / 2) / slots;
         let most = if is_even { STALE_CYCLES as i64 } else { 1 };
@@ -32,7 +33,7 @@ impl Excess {
             return;
         }
         let excess = apart / cycles - slots;
-        // More than that is no way there and back: slots had other lengths.
+        // A larger excess is no propagation delay: slots had other lengths.
         let most = slots / 16;
         let most = if is_even { most.max(LONGEST_WAY).min(slots / 4) } else { most };
         if excess.abs() <= most {

@@ -2,24 +2,25 @@
 //! (`wildnet.md` 5, 6, 12).
 //!
 //! A send slot starts at `tsend` and lasts `T`; its first part is the guard, in which nothing is
-//! sent. A receive slot follows. During a slot the sender is the master: a stamp says how long
-//! after the start of its slot the preamble of its frame went on air, so the slot began here at
-//! `trecv = t2 - delta`, and our own starts at `trecv + T`. Of the stamps of several neighbours
-//! in one receive slot the latest counts, and of one whose stamp was lost, where it would have
-//! been; a node in step moves by at most `T / 4` at a time, or as far as it takes after four
-//! cycles without a stamp.
+//! sent. A receive slot follows. During a slot the sender is the master: the stamp in its frame
+//! says how long after the start of its slot (`delta`) the frame's preamble went on air. Its slot
+//! therefore began here at `trecv = t2 - delta`, and our own slot starts at `trecv + T`. If several
+//! neighbours send stamps in one receive slot, the latest start counts; a neighbour whose stamp was
+//! lost counts with the start that its earlier stamps predict. A node in step moves its start by at
+//! most `T / 4` at a time, but as far as necessary after four cycles without a stamp.
 //!
-//! Nodes that begin by themselves draw the number of a cluster, which whoever follows them repeats.
-//! Where two clusters meet, the one with the higher number takes over the schedule of the other; so
-//! a network that began in many places ends in one step. Two neighbours who send at the same time
-//! hear nothing of each other: a node that misses a neighbour listens in some of its send slots. It
-//! begins others of them at another time: the stamp is in the first frame, which else may always
-//! come when the neighbour, whose slot overlaps with ours, sends or hears others. For the same
-//! reason later frames tell it too, as exactly as they are planned.
+//! A node that begins by itself draws a cluster number, which all nodes that follow it repeat.
+//! Where two clusters meet, the one with the higher number takes over the schedule of the other, so
+//! that a network that began in several places ends up in step. Two neighbours that send at the
+//! same time never hear each other. A node that misses a neighbour therefore listens in some of its
+//! send slots. It begins others at a random time, because the stamp is in the first frame, and this
+//! frame might otherwise always arrive while the neighbour, whose slot overlaps ours, sends or
+//! hears others. For the same reason later frames carry a stamp too, which is only as exact as the
+//! plan.
 //!
-//! Differs from the sheet in one thing: where no stamp comes, a node runs on with the length of
-//! the cycle that it has learned (`2 T` and the way there and back), not with `2 T`; so the error
-//! after a lost stamp stays below the propagation delay instead of being twice that.
+//! This differs from the sheet in one point: without a stamp, a node continues with the cycle
+//! length that it has learned (`2 T` and the round-trip propagation delay) instead of `2 T`. The
+//! error after a lost stamp thus stays below the propagation delay instead of being twice that.
 
 mod excess;
 
@@ -28,28 +29,29 @@ use std::collections::BTreeMap;
 use self::excess::Excess;
 use crate::base::{Duration, Instant, NodeId, Rng};
 
-/// Cycles of listening at the start.
+/// Cycles in which a node only listens after it has started.
 const LISTEN_CYCLES: u64 = 4;
-/// Cycles without a stamp after which the next one counts in full.
+/// After this many cycles without a stamp the next one counts in full.
 pub(super) const STALE_CYCLES: u64 = 4;
-/// While a neighbour is missing, a node listens in one of so many of its send slots.
+/// While a neighbour is missing, a node listens in one of this many of its send slots ...
 const LISTEN_OF: u64 = 4;
-/// After so many slots without it, more rarely.
+/// ... and once it has been missing for `LISTEN_SLOTS` slots, in one of `LISTEN_RARELY_OF`.
 const LISTEN_SLOTS: u32 = 32;
 const LISTEN_RARELY_OF: u64 = 16;
-/// Meanwhile it begins at another time in one of so many of its send slots, and later in one of
-/// `MOVE_RARELY_OF`.
+/// Likewise the node begins at a random time in one of `MOVE_OF` of its send slots, and later in
+/// one of `MOVE_RARELY_OF`.
 const MOVE_OF: u64 = 2;
 const MOVE_RARELY_OF: u64 = 8;
-/// Cycles without any frame of a neighbour after which a node is out of step. More than the four
-/// of the sheet: at half the frames lost, an idle neighbour, who sends two frames in a slot, is
-/// not heard for four cycles in one case of 256, and the learned cycle holds much longer.
+/// After this many cycles without any frame of a neighbour a node is out of step. The sheet has
+/// four. But if half of the frames are lost, an idle neighbour, which sends two frames in a slot,
+/// is not heard for four cycles in one case of 256, and the learned cycle stays accurate for much
+/// longer.
 pub(super) const SILENT_CYCLES: u64 = 8;
 
-/// What the schedule is doing.
+/// State of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nobody heard yet; the next send slot starts by itself, at random.
+    /// No neighbour heard yet; the next send slot starts by itself, at a random time.
     Start,
     /// Not sending.
     Receive,
@@ -57,40 +59,40 @@ pub(super) enum Phase {
     Send,
 }
 
-/// What happened to the schedule.
+/// An event of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotEvent {
     /// A send slot began: its guard is over.
     Began,
     /// A send slot ended.
     Ended,
-    /// So many send slots passed before the node woke up.
+    /// This many send slots passed before the node woke up.
     Missed(u64),
-    /// A send slot is spent listening.
+    /// A send slot is being spent listening.
     Listened,
 }
 
-/// How long after the start of its slot a frame went on air, as its sender tells it.
+/// How long after the start of its slot a frame went on air, according to its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delta {
-    /// Of the first frame of a slot.
+    /// From the first frame of a slot.
     Exact(Duration),
-    /// Of a later one, before gaps were drawn.
+    /// From a later frame: computed before the random gaps were drawn.
     Planned(Duration),
 }
 
-/// What a stamp did.
+/// The effect of a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamp {
-    /// Later than the slot is long: the neighbour has another slot length.
+    /// Its delta is longer than the slot: the neighbour is configured with another slot length.
     TooLong,
-    /// Of a cluster that follows ours, as soon as it hears of it.
+    /// Ignored: it is from a cluster that will follow ours as soon as it hears of it.
     Foreign,
-    /// Not exact, and better is known.
+    /// Ignored: it is not exact, and this node already knows better.
     Planned,
-    /// The node was in step and moved, or would have moved, by this much, in nanoseconds.
+    /// The node was in step; its start moved, or would have moved, by this many nanoseconds.
     Held(i64),
-    /// The node was not in step and took over the neighbour's.
+    /// The node was not in step, or in a higher cluster, and took over the neighbour's schedule.
     Taken {
         /// Whether that cut a send slot short.
         cut: bool,
@@ -104,33 +106,34 @@ pub(super) struct Slots {
     guard: Duration,
     phase: Phase,
     number: u16,
-    /// Length of the current send slot, or of the last.
+    /// Length of the current send slot, or of the last one.
     own: Duration,
-    /// Length of the neighbours' slot, as the last stamp that counted tells it.
+    /// Length of the neighbours' slot, according to the last stamp that counted.
     theirs: Duration,
-    /// Start of the current send slot, or of the next while not sending.
+    /// Start of the current send slot; while not sending, of the next one.
     start: Instant,
     /// Start of the last send slot.
     sent_from: Instant,
-    /// Where `start` would be without the stamps of this receive slot.
+    /// What `start` would be without the stamps of the current receive slot.
     free: Instant,
     /// The latest start that a stamp asked for, since the last send slot began.
     asked: Option<Instant>,
     excess: Excess,
-    /// When the last stamp came; nothing while out of step.
+    /// When the last stamp arrived; none while out of step.
     stamped: Option<Instant>,
-    /// When the last stamp of each neighbour came, and what start it asked for.
+    /// For each neighbour: when its last exact stamp arrived, and which start it asked for.
     stamps: BTreeMap<NodeId, (Instant, Instant)>,
     heard: Instant,
     rng: Rng,
     is_born: bool,
-    /// Those who are in step with this node have the same.
+    /// Number of the cluster: the same for all nodes that are in step with this one.
     cluster: u8,
-    /// Whether the stamps of this receive slot came after a long time without any.
+    /// Whether the stamps of this receive slot ended a long time without stamps.
     was_stale: bool,
-    /// Whether the stamp that this node came into step by was not exact, and none was since.
+    /// Whether the node came into step by a stamp that was not exact, and has had no exact one
+    /// since.
     is_as_planned: bool,
-    /// Whether a neighbour is missing, and in how many slots it has been.
+    /// The number of cycles for which a neighbour has been missing; none if all are there.
     missing: Option<u32>,
 }
 
@@ -160,12 +163,13 @@ impl Slots {
         }
     }
 
-    /// The number that those in step with this node share.
+    /// The cluster number.
     pub(super) fn cluster(&self) -> u8 {
         self.cluster
     }
 
-    /// Whether a neighbour has not been heard lately, or is in step with others than this node.
+    /// Called once in a cycle; says whether a neighbour has not been heard lately or is not in step
+    /// with this node.
     pub(super) fn set_missing(&mut self, is_missing: bool) {
         self.missing = is_missing.then_some(self.missing.unwrap_or(0).saturating_add(1));
     }
@@ -179,17 +183,17 @@ impl Slots {
         }
     }
 
-    /// Start of the current send slot, or of the next.
+    /// Start of the current send slot; while not sending, of the next one.
     pub(super) fn start(&self) -> Instant {
         self.start
     }
 
-    /// End of the current send slot, or of the next.
+    /// End of the current send slot; while not sending, of the next one.
     pub(super) fn end(&self) -> Instant {
         self.start + self.own
     }
 
-    /// Length of the current send slot, or of the last.
+    /// Length of the current send slot, or of the last one.
     pub(super) fn own(&self) -> Duration {
         self.own
     }
@@ -199,13 +203,12 @@ impl Slots {
         self.theirs
     }
 
-    /// Sets the length of the send slot that has just begun, or of the next.
+    /// Sets the length of the send slot that has just begun, or of the next one.
     pub(super) fn set_own(&mut self, length: Duration) {
         self.own = length;
     }
 
-    /// Sets the length of the slot in which the neighbours will answer, where that is this node's
-    /// to say.
+    /// Sets the length of the neighbours' next slot, where this node decides it.
     pub(super) fn set_theirs(&mut self, length: Duration) {
         self.theirs = length;
     }
@@ -220,7 +223,7 @@ impl Slots {
         self.sent_from
     }
 
-    /// One time in `of`, by chance.
+    /// True with a probability of 1 in `of`.
     pub(super) fn draws(&mut self, of: u64) -> bool {
         self.rng.below(of) == 0
     }
@@ -229,13 +232,13 @@ impl Slots {
         self.phase
     }
 
-    /// Whether the schedule follows that of a neighbour who is still heard.
+    /// Whether the schedule follows a neighbour that is still heard.
     pub(super) fn is_in_step(&self, now: Instant) -> bool {
         self.stamped.is_some() && now.since(self.heard) <= self.length * 2 * SILENT_CYCLES
     }
 
-    /// Begins a send slot now, if the node is not in step and not sending: somebody waits for an
-    /// answer. Returns whether it did.
+    /// Begins a send slot at once because somebody waits for an answer, unless the node is in step
+    /// or already sending. Returns whether it began one.
     pub(super) fn begin(&mut self, now: Instant) -> bool {
         if self.is_in_step(now) || self.phase == Phase::Send {
             return false;
@@ -252,14 +255,15 @@ impl Slots {
         true
     }
 
-    /// A frame of a neighbour came, with a stamp or without. Returns whether that neighbour is in
-    /// step with this node.
+    /// Handles a frame of a neighbour, with or without a stamp. Returns whether that neighbour is
+    /// in step with this node.
     pub(super) fn on_heard(&mut self, now: Instant, cluster: u8, length: Duration) -> bool {
         let is_ours = cluster == self.cluster && self.is_in_step(now);
         if is_ours {
             self.heard = now;
             if self.phase != Phase::Send && self.asked.is_none() && length != self.theirs {
-                // The stamp was lost, but how long the slot is that runs every frame tells.
+                // The stamp of this slot was lost, but every frame tells the length of the current
+                // slot.
                 let longer = length.as_nanos() as i64 - self.theirs.as_nanos() as i64;
                 self.theirs = length;
                 self.free = self.free.offset(longer);
@@ -273,28 +277,29 @@ impl Slots {
         self.cluster = self.rng.next_u64() as u8;
     }
 
-    /// Whether the send slot that begins is to be spent listening.
+    /// Draws whether the send slot that begins is spent listening.
     fn listens(&mut self, now: Instant) -> bool {
         self.draws_while_missing(now, LISTEN_OF, LISTEN_RARELY_OF)
     }
 
-    /// Whether a radio that misses a neighbour begins at another time than it may in this slot.
+    /// Draws whether a radio that misses a neighbour begins its next slot at a random time.
     pub(super) fn draws_to_move(&mut self, now: Instant) -> bool {
         self.draws_while_missing(now, MOVE_OF, MOVE_RARELY_OF)
     }
 
-    /// Up to `most`, drawn.
+    /// A random duration of up to `most`.
     pub(super) fn drawn(&mut self, most: Duration) -> Duration {
         Duration::from_nanos(self.rng.below(most.as_nanos() + 1))
     }
 
-    /// One time in `of`, or after long in `rarely_of`, while a neighbour is missing.
+    /// While a neighbour is missing: true once in `of` draws, after a long time once in
+    /// `rarely_of`.
     fn draws_while_missing(&mut self, now: Instant, of: u64, rarely_of: u64) -> bool {
         let Some(slots) = self.missing.filter(|_| self.is_in_step(now)) else { return false };
         self.draws(if slots < LISTEN_SLOTS { of } else { rarely_of })
     }
 
-    /// Goes on by one event, if it is time. To be called until it gives nothing.
+    /// Advances by one event if one is due. To be called until it returns none.
     pub(super) fn advance(&mut self, now: Instant) -> Option<SlotEvent> {
         if !self.is_born {
             self.is_born = true;
@@ -332,7 +337,7 @@ impl Slots {
         (self.own + self.theirs).as_nanos() as i64 + self.excess.nanos()
     }
 
-    /// Up to a cycle, drawn.
+    /// A random duration of up to a cycle.
     fn random(&mut self) -> Duration {
         self.drawn(self.length * 2)
     }
@@ -347,14 +352,14 @@ impl Slots {
             }
         } else {
             self.stamped = None;
-            // The draw differs each time, so two nodes whose slots overlap do not stay so.
+            // A new draw each time, so that two nodes whose slots overlap do not stay that way.
             self.phase = Phase::Start;
             self.start = self.end() + self.length + self.random();
             self.free = self.start;
         }
     }
 
-    /// Passes over the send slots that are over; returns how many.
+    /// Skips the send slots that are over; returns how many there were.
     fn skip(&mut self, now: Instant) -> u64 {
         let mut missed = 0;
         while now >= self.end() {
@@ -367,17 +372,17 @@ impl Slots {
         missed
     }
 
-    /// Moves the next start as near to `asked` as a node in step may, or all the way if the stamps
-    /// before were long ago.
+    /// Moves the next start as close to `asked` as a node in step may; all the way if there were no
+    /// stamps for long.
     fn hold(&mut self, asked: Instant) {
         let most = self.length.as_nanos() as i64 / if self.was_stale { 1 } else { 4 };
         let error = asked.signed_since(self.free);
         self.start = self.free.offset(error.clamp(-most, most));
     }
 
-    /// Takes the stamp of a frame `from` a neighbour, of a cluster, whose preamble began at
-    /// `started`. One that is not exact counts where it tells of a cluster that is to be followed,
-    /// and until an exact one comes.
+    /// Evaluates the stamp of a frame of the neighbour `from` in `cluster`, whose preamble began at
+    /// `started` and whose slot is `length` long. A stamp that is not exact counts only if it
+    /// announces a cluster to follow, and after that until an exact one arrives.
     pub(super) fn on_stamp(
         &mut self,
         now: Instant,
@@ -406,7 +411,7 @@ impl Slots {
             self.theirs = length;
             return self.take(now, (from, asked), (cluster, is_exact));
         }
-        // Without stamps for long, the learned cycle is still more exact than what was planned.
+        // The learned cycle is more exact than a planned time, however old its last stamp is.
         if !(is_exact || self.is_as_planned) {
             return Stamp::Planned;
         }
@@ -416,12 +421,13 @@ impl Slots {
             Phase::Send => self.start.offset(self.cycle()),
             Phase::Start | Phase::Receive => self.free,
         };
-        // A stamp that is told late belongs to a receive slot before.
+        // A stamp that is reported late belongs to an earlier receive slot.
         let cycle = self.cycle();
         let off = asked.signed_since(free);
         let asked = asked.offset(-(off + cycle.div_euclid(2)).div_euclid(cycle) * cycle);
         if is_exact && let Some((_, before)) = self.stamps.insert(from, (now, asked)) {
-            // Slots of other lengths may have been between two stamps that are further apart.
+            // Between two stamps that are more than a cycle apart, slots may have had other
+            // lengths.
             let is_even = self.own == self.length && self.theirs == self.length;
             let slots = (self.own + self.theirs).as_nanos() as i64;
             self.excess.learn(asked.signed_since(before), slots, is_even);
@@ -438,8 +444,9 @@ impl Slots {
         Stamp::Held(asked.signed_since(free))
     }
 
-    /// The latest start that a neighbour asks for in the cycle in which one asks for `asked`. Who
-    /// was not heard in it asks for what it did lately: it is not to be sent over.
+    /// The latest start that any neighbour asks for, in the cycle in which one asks for `asked`. A
+    /// neighbour that was not heard in this cycle asks for what its recent stamps predict, so that
+    /// its slot is not sent over.
     fn latest(&self, now: Instant, asked: Instant) -> Instant {
         let (cycle, fresh) = (self.cycle(), self.length * 2 * STALE_CYCLES);
         let lately = self.stamps.values().filter(|(came, _)| now.since(*came) <= fresh);
@@ -450,7 +457,8 @@ impl Slots {
         lately.map(in_cycle).fold(asked, Instant::max)
     }
 
-    /// A stamp tells how long the neighbours' slot is; of several the longest counts.
+    /// Applies the neighbours' slot length from a stamp; of several stamps the longest length
+    /// counts.
     fn on_length(&mut self, length: Duration) {
         let length = if self.asked.is_some() { length.max(self.theirs) } else { length };
         let longer = length.as_nanos() as i64 - self.theirs.as_nanos() as i64;

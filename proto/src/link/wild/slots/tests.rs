@@ -1,4 +1,4 @@
-//! The schedule of one node, by the stamps that it is told.
+//! The schedule of one node, driven by stamps.
 
 use super::Delta::{Exact, Planned};
 use super::*;
@@ -22,7 +22,7 @@ fn in_step() -> Slots {
     assert_eq!(slots.advance(Instant::ZERO), None);
     let stamp =
         slots.on_stamp(at(1_001_500), (NEAR, at(1_001_000)), Exact(Duration::from_millis(1)), 0, T);
-    // The self-started slot was due long ago in this story, but nobody called.
+    // The self-started slot was due long before, but nobody called `advance`.
     assert_eq!(stamp, Stamp::Taken { cut: false });
     slots
 }
@@ -99,7 +99,7 @@ fn a_stamp_longer_than_the_slot_is_of_another_network() {
 
 #[test]
 fn the_cycle_is_learned_where_the_way_is_long_beside_the_slot() {
-    // 80 km there and back.
+    // The round trip over 80 km.
     let (t, way) = (Duration::from_millis(4), Duration::from_micros(534));
     let guard = Duration::from_millis(1);
     let mut slots = Slots::new(t, guard, Seed(1).stream("short"));
@@ -117,8 +117,8 @@ fn the_cycle_is_learned_where_the_way_is_long_beside_the_slot() {
 
 #[test]
 fn of_the_first_cycles_the_longest_counts() {
-    // The neighbour runs on with two slots, hears us once and is early again; then
-    // a host told a stamp 2 ms late.
+    // The neighbour continues with two slots, hears us once and is early again; then a host reports
+    // a stamp 2 ms late.
     let mut slots = in_step();
     let mut ideal = at(1_040_000);
     for (way, learned) in [(0, 0), (534, 534), (0, 400), (2_000, 800), (1_334, 1_334)] {
@@ -153,7 +153,7 @@ fn a_lost_stamp_costs_no_step_once_the_cycle_is_learned() {
 
 #[test]
 fn between_unequal_ways_the_far_one_counts_even_where_its_stamp_is_lost() {
-    // A hill, and 200 km there and back to one of its neighbours.
+    // A hill, and a neighbour at a round trip of 200 km.
     let (way, none) = (Duration::from_micros(1_334), Duration::ZERO);
     let mut slots = in_step();
     let cycle = T * 2 + way;
@@ -184,7 +184,7 @@ fn a_planned_stamp_tells_of_a_cluster_to_follow_and_counts_until_an_exact_one_co
         let heard = began + after;
         slots.on_stamp(heard + us(300), (NEAR, heard), delta, cluster, T)
     };
-    // Of those in step with us, and of those who follow us, it tells nothing new.
+    // From nodes in step with us, and from nodes that follow us, it says nothing new.
     assert_eq!(told(&mut slots, ms(8), Planned(ms(7)), 5), Stamp::Planned);
     assert_eq!(told(&mut slots, ms(8), Planned(ms(7)), 6), Stamp::Planned);
     assert_eq!(slots.start(), at(1_020_000));
@@ -192,14 +192,15 @@ fn a_planned_stamp_tells_of_a_cluster_to_follow_and_counts_until_an_exact_one_co
     assert_eq!((slots.cluster(), slots.start()), (4, began + ms(21)));
     assert_eq!(told(&mut slots, ms(12), Planned(ms(12)), 4), Stamp::Held(-1_000_000));
     assert_eq!(slots.start(), began + ms(20));
-    // The next one is as far off as the slot is long and counts in full; then all is known.
+    // The next exact one is off by more than a quarter of a slot, but counts in full; then the
+    // schedule is exact.
     assert_eq!(slots.advance(slots.due()), Some(SlotEvent::Began));
     assert_eq!(slots.advance(slots.due()), Some(SlotEvent::Ended));
     let held = told(&mut slots, ms(48), Exact(us(500)), 4);
     assert_eq!((held, slots.start()), (Stamp::Held(7_500_000), began + us(67_500)));
     assert_eq!(told(&mut slots, ms(52), Planned(ms(7)), 4), Stamp::Planned);
     assert_eq!(slots.excess.nanos(), 0);
-    // The learned cycle holds longer than what is planned is exact.
+    // The learned cycle stays more exact than a planned time for long.
     let long = ms(40) * (STALE_CYCLES + 2);
     assert_eq!(told(&mut slots, long, Planned(ms(7)), 4), Stamp::Planned);
 }

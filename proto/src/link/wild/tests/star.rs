@@ -13,7 +13,7 @@ fn hub_with(config: &WildConfig) -> Wild {
     hub_of(config, 4)
 }
 
-/// The middle of a star of so many stations, nodes 2 and on.
+/// The middle of a star of `stations` stations, from node 2 on.
 fn hub_of(config: &WildConfig, stations: u16) -> Wild {
     let peer = |node| PeerSpec { node: NodeId(node), radio: RadioId(0) };
     let peers: Vec<PeerSpec> = (2..2 + stations).map(peer).collect();
@@ -23,24 +23,24 @@ fn hub_of(config: &WildConfig, stations: u16) -> Wild {
     wild
 }
 
-/// As [`turns_by`], all in frames of data.
+/// As [`turns_by`], with all demands in data frames.
 fn turns_for(wild: &mut Wild, here: &[(u16, u8)], cycles: u16) -> Vec<(u16, f64)> {
     let here: Vec<_> = here.iter().map(|(node, demand)| (*node, *demand, Kind::Data)).collect();
     turns_by(wild, &here, cycles)
 }
 
-/// As [`turns_from`], in so many cycles: the turns of the last.
+/// As [`turns_from`], over several cycles; returns the turns of the last one.
 fn turns_by(wild: &mut Wild, here: &[(u16, u8, Kind)], cycles: u16) -> Vec<(u16, f64)> {
     (0..u64::from(cycles)).map(|cycle| turns_from(wild, here, cycle)).last().expect("a cycle")
 }
 
-/// The stations that are here tell in a cycle what they have waiting, in frames of some kind, and
-/// the middle tells them their turns: by node, in parts of a slot.
+/// In a cycle, the stations in `here` announce their demand in frames of some kind. Returns the
+/// turns that the middle then announces: by node, in parts of a slot.
 fn turns_from(wild: &mut Wild, here: &[(u16, u8, Kind)], cycle: u64) -> Vec<(u16, f64)> {
     turns_in(&frames_after(wild, here, cycle)[0])
 }
 
-/// The turns that a beacon tells.
+/// The turns that a beacon announces.
 fn turns_in(beacon: &Frame) -> Vec<(u16, f64)> {
     let first = decode(&beacon.payload).expect("a frame of ours");
     assert_eq!((first.header.kind, beacon.to), (Kind::Idle, None), "a beacon for all");
@@ -86,7 +86,7 @@ fn stations_that_all_have_much_get_the_same() {
 fn the_middle_of_a_star_splits_a_cycle_by_what_waits_on_either_side() {
     let (slot_least_ms, slot_most_ms) = (Some(5.0), Some(35.0));
     let config = WildConfig { slot_least_ms, slot_most_ms, ..WildConfig::default() };
-    // Packets that wait at the middle, what each of two stations could fill, and the length.
+    // Packets waiting at the middle, demand of each of two stations, and the range of the length.
     for (waiting, demand, least, most) in
         [(0, 0, 64, 64), (0, 255, 16, 16), (60, 0, 90, 112), (60, 255, 64, 64), (8, 255, 16, 48)]
     {
@@ -133,7 +133,7 @@ fn however_many_stations_there_are_each_has_a_turn_and_half_of_the_slot_is_for_p
         let (mut turns, mut fed) = (BTreeMap::new(), BTreeMap::new());
         let cycles = 400;
         for cycle in 0..cycles {
-            // All are heard, whatever their turn.
+            // All are heard, whatever their turns.
             wild.peers.iter_mut().for_each(|peer| peer.heard = Some(at(100_000) + T * 2 * cycle));
             let told = turns_from(&mut wild, &[(2, 255, Kind::Data)], cycle);
             let large = told.iter().filter(|(_, turn)| *turn >= packet);

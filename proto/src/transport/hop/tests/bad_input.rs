@@ -78,7 +78,7 @@ fn flows_that_one_source_opens_without_end_drive_out_none_of_others() {
     assert!(arrivals.contains_key(&quiet) && arrivals.contains_key(&of(6, 1)));
     assert_eq!(arrivals.keys().filter(|key| key.source == NodeId(1)).count(), 512);
     assert_eq!(row.count(2, "blocks_refused"), 3_000 - 512);
-    // Whoever never says more of its flows does not keep the place for ever.
+    // A source that says nothing more of its flows does not keep their places for ever.
     row.now += Duration::from_secs(86_401);
     open(&mut row, of(1, 5_000));
     assert!(row.hop(2).arrivals.contains_key(&of(1, 5_000)));

@@ -6,8 +6,8 @@ fn config() -> HopConfig {
     HopConfig { block_bytes: Some(210_000), call_gap_ms: 4.5, ..HopConfig::default() }
 }
 
-/// When node 1 sends the frames of a block of 150 to node 2, after a packet of a call failed at a
-/// node so long ago.
+/// When node 1 sends the frames of a block of 150 to node 2, this long after a packet of a call
+/// failed at a node.
 fn frames_beside(config: HopConfig, failing: u16, wait: Duration) -> (Row, Vec<Instant>) {
     let mut row = Row::new(6, config, Harm::default(), 1);
     row.push(flow(1), 0, 2, 7_000, false);
@@ -23,7 +23,7 @@ fn frames_beside(config: HopConfig, failing: u16, wait: Duration) -> (Row, Vec<I
     (row, frames)
 }
 
-/// Frames between two pauses of the length of a gap, at most.
+/// Most frames between two pauses as long as a gap.
 fn longest_burst(frames: &[Instant]) -> usize {
     let is_one = |a: &Instant, b: &Instant| b.since(*a) < Duration::from_micros(4_500);
     frames.chunk_by(is_one).map(<[Instant]>::len).max().unwrap_or(0)
@@ -55,7 +55,7 @@ fn there_are_no_gaps_long_after_a_call_nor_where_they_are_not_wanted() {
 
 #[test]
 fn a_next_hop_that_never_acknowledges_is_told_less_and_less_often() {
-    // How often it is told while packets to it fail all the time.
+    // How often it is told while all packets to it fail.
     let told = |row: &mut Row, seconds: u64| {
         let (before, end) = (row.messages, row.now + Duration::from_secs(seconds));
         while row.now < end {

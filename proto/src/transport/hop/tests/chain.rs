@@ -38,7 +38,7 @@ fn who_asks_for_a_block_that_is_not_answered_for_asks_for_others_too() {
     row.push(flow(1), 2, 3, 14_000, true);
     let later = row.now + Duration::from_secs(3);
     row.run_until(later);
-    // The later one is asked for first, and never answered for.
+    // The later block is asked for first, and never answered for.
     row.deaf = Some(NodeId(2));
     let first = BlockId { flow: flow(1), number: 1 };
     let block = row.hop(1).blocks.get_mut(&first).expect("it has not arrived");
@@ -115,7 +115,7 @@ fn a_relay_passes_on_what_it_has_before_all_of_it_is_there() {
 fn a_relay_that_has_not_passed_on_its_block_takes_no_other() {
     let mut row = clean(3);
     assert!(row.send(flow(1), 3, &[100, 100], MINUTE));
-    // The way on is gone: what comes down to node 3 is lost.
+    // Node 3 starts anew without memory for blocks: it takes no more of them.
     row.nodes.pop();
     row.nodes.push(Hop::build(
         HopConfig { memory_bytes: 1, ..small_config() },
@@ -165,7 +165,7 @@ fn a_flow_goes_on_behind_a_first_block_whose_destination_is_out_of_reach() {
     let later = row.now + Duration::from_secs(20);
     row.run_until(later);
     assert_eq!(row.count(2, "blocks_held"), 6, "they wait where the way ends");
-    // The source is gone when the way is free: nothing has to come back to it.
+    // The source is gone by the time the way is free: nothing has to come back to it.
     row.deaf = Some(NodeId(1));
     let later = row.now + Duration::from_secs(10);
     row.run_until(later);
@@ -415,7 +415,7 @@ proptest! {
     }
 }
 
-/// Node 1 of a row, whose way to the nodes beyond leads by node 2.
+/// Node 1 of a row, which reaches the nodes beyond node 2 over it.
 fn first_node() -> Hop {
     let (plan, rate) = (AddressPlan::default(), Bitrate::from_mbps(1.0));
     let rng = Seed(1).stream("hop");

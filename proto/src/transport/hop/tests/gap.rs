@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// How often node 1 sends no frame for as long as a gap, amid the frames of one block for the last
-/// of so many nodes, after it has had blocks of these lengths of another flow.
+/// How often node 1 sends no frame for the length of a gap, while it sends one block to the last of
+/// so many nodes, after it had blocks of these lengths of another flow.
 fn gaps(nodes: u16, config: HopConfig, lengths: &[usize]) -> usize {
     let mut row = Row::new(nodes, config, Harm::default(), 1);
     assert!(row.send(flow(2), nodes, lengths, Duration::from_secs(10)));
@@ -32,7 +32,7 @@ fn a_node_leaves_gaps_where_small_blocks_pass_that_it_may_drown() {
     assert_eq!(gaps(4, config(), &transfer), 0, "a transfer begins and ends with a small block");
 }
 
-/// A row whose node 1 begins a large block so long after a small one of another flow.
+/// A row whose node 1 begins a large block this long after a small one of another flow.
 fn beside_small(wait: Duration) -> Row {
     let mut row = Row::new(4, config(), Harm::default(), 1);
     row.push(flow(2), 0, 4, 4_000, true);

@@ -1,4 +1,4 @@
-//! Room for blocks, and who leaves it for whom.
+//! Room for blocks, and which blocks leave room for others.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn transfers_that_fill_the_memory_leave_some_for_what_is_small() {
 fn two_nodes_full_of_what_has_to_go_through_the_other_both_go_on() {
     let config = HopConfig { memory_bytes: 80_000, high_blocks: 100, ..small_config() };
     let mut row = Row::new(4, config, Harm::default(), 1);
-    // Those after the first fill what there is.
+    // The blocks after the first fill the rest.
     let lengths: Vec<usize> = [10_500].into_iter().chain([2_000; 99]).collect();
     let mut both = [2, 3].map(|node| (FlowKey { source: NodeId(node), local: 1 }, 0));
     for _ in 0..2_000 {

@@ -11,7 +11,7 @@ fn config() -> HopConfig {
     HopConfig { block_bytes: Some(210_000), ..HopConfig::default() }
 }
 
-/// Node 1 begins a block of 150 frames for node 2 so long after a small one from another flow.
+/// Node 1 begins a block of 150 frames for node 2 this long after a small block of another flow.
 fn beside_small(config: HopConfig, small: FlowKey, wait: Duration) -> Row {
     let mut row = Row::new(3, config, Harm::default(), 1);
     row.push(small, 0, 2, 4_000, true);

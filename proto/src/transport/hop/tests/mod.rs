@@ -32,16 +32,16 @@ struct Harm {
     spread_ms: u64,
     /// Whether it is a wire, on which nobody acknowledges anything, and its delay in milliseconds.
     wire_ms: Option<u64>,
-    /// The narrowest place of the path, if devices take all at once.
+    /// The bottleneck of the path, if devices accept everything at once.
     narrow: Option<Narrow>,
 }
 
-/// Where datagrams go one after the other, and some wait.
+/// A bottleneck, which datagrams pass one after the other, while some wait.
 #[derive(Clone, Copy, Debug)]
 struct Narrow {
-    /// How long each takes.
+    /// Time that a datagram takes.
     each: Duration,
-    /// Those that may wait.
+    /// Datagrams that may wait.
     queue: u64,
 }
 
@@ -60,7 +60,7 @@ struct Row {
     events: BTreeMap<(Instant, u64), (usize, Event)>,
     count: u64,
     rng: Rng,
-    /// Blocks of the flow that is sent which its source has.
+    /// Blocks of the flow that its source has given to its node.
     pushed: usize,
     /// Blocks that were given to applications.
     delivered: Vec<(BlockId, Vec<u8>)>,
@@ -75,9 +75,9 @@ struct Row {
     deaf: Option<NodeId>,
     /// Two neighbours that do not hear each other.
     cut: Option<[NodeId; 2]>,
-    /// Until when the narrowest place of the path from and to a node is busy.
+    /// Until when the bottleneck from and to a node is busy.
     busy: BTreeMap<(usize, NodeId), Instant>,
-    /// Datagrams that found no room there.
+    /// Datagrams that found no room in a bottleneck.
     drowned: usize,
     /// The longest datagram that devices take, in bytes.
     longest: usize,
@@ -180,14 +180,14 @@ impl Row {
         self.hop(flow.source.0).push(now, id, NodeId(to), is_last, frames);
     }
 
-    /// Sends blocks of these lengths as there is room, for at most so long. Returns whether the
-    /// source knows that all have come.
+    /// Sends blocks of these lengths as there is room, for this long at most. Returns whether the
+    /// source knows that all have arrived.
     fn send(&mut self, flow: FlowKey, to: u16, lengths: &[usize], limit: Duration) -> bool {
         self.pushed = 0;
         self.send_more(flow, to, lengths, limit)
     }
 
-    /// Goes on with the only flow there is.
+    /// Continues the only flow.
     fn send_on(&mut self, lengths: &[usize], to: u16, limit: Duration) -> bool {
         self.send_more(flow(1), to, lengths, limit)
     }
@@ -322,7 +322,7 @@ impl Row {
         }
     }
 
-    /// A device takes a datagram at once, and the path drops what is too much.
+    /// A device takes a datagram at once, and the path drops the excess.
     fn squeeze(&mut self, index: usize, to: NodeId, datagram: Datagram, narrow: Narrow) {
         let from = NodeId(index as u16 + 1);
         self.plan(self.now, index, Event::Done(datagram.id, PacketOutcome::Sent));

@@ -1,8 +1,8 @@
-//! Memory first, then the disk.
+//! Blocks whose bytes leave memory for the disk.
 
 use super::*;
 
-/// Blocks of a length, of which memory holds four, and a relay that takes thirty.
+/// Blocks of a length of which four fit into memory, and a relay that takes thirty.
 const LENGTH: usize = 14_000;
 const MEMORY: u64 = 60_000;
 const BLOCKS: u32 = 30;
@@ -35,7 +35,7 @@ impl Disk {
     }
 }
 
-/// Sends the blocks from node 1 to node 3 until so many have arrived, or for at most so long.
+/// Sends the blocks from node 1 to node 3 until so many have arrived, or for this long at most.
 fn send(row: &mut Row, disk: &mut Disk, wanted: usize, limit_s: u64) {
     let end = row.now + Duration::from_secs(limit_s);
     while row.arrived.len() < wanted && row.now < end {
@@ -76,8 +76,8 @@ fn a_relay_takes_more_than_its_memory_holds_while_the_next_hop_is_away() {
 
 #[test]
 fn a_relay_whose_disk_is_full_takes_no_more_and_passes_on_what_it_has() {
-    // Which of its blocks are in memory when the neighbour is back differs: with none of them it
-    // must read one again although there is no place on disk for another.
+    // It differs which of its blocks are in memory when the neighbour is back. If none of them is,
+    // it must read one again although there is no place on disk for another.
     for seed in 1..=8 {
         let (mut row, mut disk) = opened(10 * LENGTH as u64, seed);
         row.deaf = Some(NodeId(3));

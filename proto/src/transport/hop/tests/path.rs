@@ -5,8 +5,8 @@ use super::*;
 /// Frames of a block of a megabyte.
 const FRAMES: f64 = 749.0;
 
-/// A row of nodes whose devices take all at once. Paths between them let a frame through every
-/// `each_us`, hold `queue` of them, and are `wire_ms` long.
+/// A row of nodes whose devices accept everything at once. Paths between them let a frame through
+/// every `each_us`, hold `queue` of them, and are `wire_ms` long.
 fn row(nodes: u16, (each_us, queue): (u64, u64), wire_ms: u64, loss: f64) -> Row {
     let narrow = Some(Narrow { each: Duration::from_micros(each_us), queue });
     let harm = Harm { loss, wire_ms: Some(wire_ms), narrow, ..Harm::default() };
@@ -21,8 +21,8 @@ fn row(nodes: u16, (each_us, queue): (u64, u64), wire_ms: u64, loss: f64) -> Row
     row
 }
 
-/// What a file of so many blocks gets of what the path carries, and which part of its frames is
-/// too much for it.
+/// The share of the path's capacity that a file of so many blocks gets, and the share of its frames
+/// that the path drops.
 fn shares(row: &mut Row, blocks: usize) -> (f64, f64) {
     let (to, lengths) = (row.nodes.len() as u16, vec![1 << 20; blocks]);
     assert!(row.send(flow(1), to, &lengths, Duration::from_secs(600)));
@@ -42,7 +42,7 @@ fn a_path_is_filled_and_not_flooded() {
         let blocks = if narrow.0 < 100 { 100 } else { 20 };
         let (got, drowned) = shares(&mut row(nodes, narrow, wire_ms, 0.0), blocks);
         assert!(got > 0.75, "{case}: {got:.2} of it");
-        // All at once, three of four frames find no room.
+        // Sent all at once, three of four frames find no room.
         assert!(drowned < 0.3, "{case}: {drowned:.2} of the frames find no room");
     }
 }
@@ -70,7 +70,7 @@ fn an_acknowledgement_that_is_lost_on_its_way_is_not_missed() {
     assert!(row.send(flow(1), 3, &lengths, Duration::from_secs(60)));
     row.assert_delivered(flow(1), &lengths);
     let all = row.now.since(Instant::ZERO);
-    // Of three acknowledgements one does not come; that of the next one says as much.
+    // One of three acknowledgements is lost; the next one covers it.
     let asked = row.count(1, "virtual_requests");
     assert!(asked < 20 && all < Duration::from_secs(15), "{asked} questions, {all:?}");
 }

@@ -21,8 +21,8 @@ fn reach(hop: &mut Hop, to: NodeId, radio: RadioId) {
     hop.handle_rx(&mut Cx::new(Instant::ZERO), route);
 }
 
-/// Takes what there is to send, which goes on to no radio, and answers all requests. Returns the
-/// frames for nodes 2 and 3.
+/// Takes what there is to send, without passing it to a radio, and answers all requests. Returns
+/// the frames for nodes 2 and 3.
 fn take(hop: &mut Hop) -> [Vec<UnitId>; 2] {
     let mut frames = [const { Vec::new() }; 2];
     let mut cx = Cx::new(Instant::ZERO);
@@ -47,7 +47,8 @@ fn end(hop: &mut Hop, frames: &[UnitId]) {
     }
 }
 
-/// How many frames go to nodes 2 and 3 while the radio that reaches node 2 does not get rid of any.
+/// How many frames are sent to nodes 2 and 3 while the radio that reaches node 2 sends none of its
+/// frames.
 fn beside_a_slow_one(radios: [u8; 2]) -> [usize; 2] {
     let mut hop = for_two_neighbours(radios);
     let mut count = [0; 2];

@@ -1,4 +1,4 @@
-//! Nothing is acknowledged that is not safe, and nodes that begin anew go on.
+//! Nothing is acknowledged that is not safe, and nodes go on after a restart.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn later(row: &mut Row, ms: u64) {
     row.run_until(end);
 }
 
-/// What the machine of node 2 wants kept, and what it no longer does.
+/// What the machine of node 2 wants stored, and what it no longer does.
 fn kept(row: &mut Row) -> (Vec<Whole>, Vec<BlockId>) {
     let (mut put, mut dropped) = (Vec::new(), Vec::new());
     while let Some(keep) = row.hop(2).poll_keep() {

@@ -20,7 +20,7 @@ const SCHEDULE: Below = Below {
     cycle: None,
 };
 
-/// A schedule under which the radio is to have so many frames.
+/// A schedule under which the radio holds so many frames.
 fn holding(frames: u32) -> Below {
     Below { frames: [(RadioId(0), frames)].into(), ..SCHEDULE }
 }
@@ -56,7 +56,7 @@ fn a_link_that_repairs_losses_is_left_to() {
 #[test]
 fn where_radios_take_turns_a_relay_passes_on_parts_and_takes_beside_what_a_cycle_carries() {
     let carrying = |frames| Below { in_cycle: [(RadioId(0), frames)].into(), ..SCHEDULE };
-    // Of both neighbours, before the first frame and behind the last, in blocks of 100.
+    // For both neighbours, before the first frame and after the last, in blocks of 100.
     for (below, parts, held) in
         [(Below::default(), 0, 1), (carrying(1), 30, 2), (carrying(70), 30, 4)]
     {
@@ -67,7 +67,7 @@ fn where_radios_take_turns_a_relay_passes_on_parts_and_takes_beside_what_a_cycle
         }
         let passed_on = row.count(3, "frames_received");
         assert!((parts..parts + 40).contains(&passed_on), "{passed_on} frames");
-        // The way on is gone: nothing is let go here any more.
+        // The way on is gone: no more blocks leave this node.
         row.cut = Some([NodeId(2), NodeId(3)]);
         row.run_until(row.now + Duration::from_secs(1));
         assert_eq!(row.hop(2).open_of(flow(1)).count(), held);

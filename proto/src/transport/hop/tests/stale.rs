@@ -1,5 +1,4 @@
-//! Copies that were left behind, disks that are full, caches that are full: nothing stands still
-//! for ever.
+//! Outdated copies, full disks and full caches: nothing blocks for ever.
 
 use super::*;
 
@@ -8,7 +7,7 @@ fn later(row: &mut Row, ms: u64) {
     row.run_until(end);
 }
 
-/// A whole block of one frame, for node `to`, as a node may have kept it.
+/// A complete block of one frame, for node `to`, as a node may have stored it.
 fn kept(id: BlockId, to: u16, bytes: &[u8]) -> Whole {
     let shape = Shape {
         destination: NodeId(to),
@@ -35,7 +34,7 @@ fn is_silent(row: &mut Row) -> bool {
 #[test]
 fn a_copy_whose_way_leads_back_to_its_source_is_not_offered_for_ever() {
     let mut row = Row::new(3, small_config(), Harm::default(), 1);
-    // Node 3 has a block of node 2 for node 1, which arrived long ago on another way.
+    // Node 3 has a block of node 2 for node 1, which arrived long ago over another route.
     let key = FlowKey { source: NodeId(2), local: 1 };
     let now = row.now;
     row.hop(3).restore(now, kept(BlockId { flow: key, number: 4 }, 1, b"old"));
@@ -48,7 +47,7 @@ fn a_relay_tells_those_who_come_late_that_a_block_is_over() {
     let mut row = Row::new(4, small_config(), Harm::default(), 1);
     assert!(row.send(flow(1), 4, &[100, 9_000], Duration::from_secs(60)));
     assert_eq!(row.count(3, "blocks_held"), 0, "it was told and let go");
-    // Node 2 began anew with what it had kept, and was not told.
+    // Node 2 restarted with what it had stored, and was not told.
     let (now, id) = (row.now, BlockId { flow: flow(1), number: 1 });
     let bytes = text(id, 9_000);
     let frames = frames_of(&bytes, 1_400);
@@ -228,7 +227,7 @@ fn what_waits_for_a_neighbour_that_is_gone_goes_another_way_as_soon_as_there_is_
 
 #[test]
 fn of_a_next_hop_that_a_transfer_is_new_to_nothing_is_known() {
-    // The first one answers for a part of a block, gets frames of it, and is heard no more.
+    // The first one answers for a part of a block, gets frames of it, and is then silent.
     let mut row = Row::new(3, small_config(), Harm { loss: 0.3, ..Harm::default() }, 1);
     row.push(flow(1), 0, 3, 14_000, true);
     let id = BlockId { flow: flow(1), number: 0 };

@@ -21,7 +21,7 @@ fn a_block_that_a_device_does_not_take_stands_in_nobodys_way_and_goes_on_once_it
     row.longest = 1_000;
     (1..=3).for_each(|local| push(&mut row, local, 1_400, 2));
     run_for(&mut row, 60);
-    // Two turns of each are given down before the first frame comes back, every five seconds.
+    // Two turns of each are handed down before the first frame comes back, every five seconds.
     let (tried, requests) = (row.refused, row.count(1, "requests"));
     assert!(tried <= 3 * 13 * 12 && requests < 20, "{tried} frames and {requests} requests");
     assert_eq!(row.count(1, "frames_too_long"), tried as u64);

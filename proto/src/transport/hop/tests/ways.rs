@@ -1,4 +1,4 @@
-//! Ways that blocks keep to, and what they do when these lead in a circle or nowhere.
+//! Routes that blocks keep to, and what happens when these form a loop or lead nowhere.
 
 use super::block::Phase;
 use super::*;
@@ -6,13 +6,13 @@ use super::*;
 const FAR: NodeId = NodeId(5);
 const RADIO: RadioId = RadioId(0);
 
-/// Tells a node the way to the last one that routing has.
+/// Tells a node the route to the last one that routing has.
 fn tell_way(row: &mut Row, node: u16, via: u16) {
     let (now, route) = (row.now, Route { via: NodeId(via), hops: 2 });
     row.hop(node).on_route(now, FAR, route, RADIO);
 }
 
-/// Five nodes, of which blocks from the first to the last have just taken these ways.
+/// Five nodes; blocks from the first to the last have just taken these routes.
 fn row_with_ways(ways: [(u16, u16); 4]) -> Row {
     let mut row = Row::new(5, small_config(), Harm::default(), 1);
     let begin = Instant::ZERO + MINUTE;
@@ -25,7 +25,7 @@ fn row_with_ways(ways: [(u16, u16); 4]) -> Row {
     row
 }
 
-/// Sooner than a source asks for a block.
+/// Less than the time after which a source asks for a block.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
 #[test]
@@ -52,7 +52,8 @@ fn a_circle_without_another_way_is_asked_around_seldom_and_left_once_there_is_on
     let circle = [(1, 2), (2, 3), (3, 4), (4, 2)];
     let mut row = row_with_ways(circle);
     assert!(!row.send(flow(1), FAR.0, &[900], MINUTE), "it leads nowhere");
-    // Every five seconds the source asks, which goes around twice: a request and an answer a hop.
+    // Every five seconds the source asks, and that goes around twice: a request and an answer for
+    // each hop.
     assert!((60..12 * 2 * 10).contains(&row.messages), "{}", row.messages);
     row.run_until(Instant::ZERO + MINUTE * 10);
     tell_way(&mut row, 3, FAR.0);
@@ -63,7 +64,7 @@ fn a_circle_without_another_way_is_asked_around_seldom_and_left_once_there_is_on
 #[test]
 fn a_block_that_comes_again_after_as_many_hops_is_in_no_circle() {
     let mut row = row_with_ways([(1, 2), (2, 4), (3, 4), (4, 5)]);
-    // The last one hears nothing, so that the block waits at the fourth.
+    // The last node hears nothing, so the block waits at the fourth.
     row.deaf = Some(FAR);
     row.push(flow(1), 0, FAR.0, 14_000, true);
     let later = row.now + Duration::from_secs(1);
@@ -129,7 +130,7 @@ fn what_waits_for_a_neighbour_that_becomes_gone_goes_where_routing_leads() {
 #[test]
 fn a_neighbour_that_is_heard_and_takes_nothing_is_left() {
     let mut row = row_with_ways([(1, 2), (2, 3), (3, 4), (4, 5)]);
-    // It sends on all the while.
+    // It keeps sending all the time.
     row.deaf = Some(NodeId(2));
     tell_way(&mut row, 1, 5);
     row.push(flow(1), 0, FAR.0, 14_000, true);
@@ -155,7 +156,7 @@ fn a_question_for_one_block_makes_no_other_overdue() {
     row.deaf = Some(FAR);
     tell_way(&mut row, 1, 3);
     let begin = row.now;
-    // Of the old way is known that its radio tells what came, of the new one that it does not.
+    // On the old route the radio reports what arrived, on the new one it does not.
     row.hop(1).unacknowledged.insert(NodeId(3));
     for (local, at_ms) in [(1, 26_000), (2, 28_000)] {
         row.run_until(begin + Duration::from_millis(at_ms));
@@ -166,7 +167,7 @@ fn a_question_for_one_block_makes_no_other_overdue() {
         row.hop(1).blocks[&BlockId { flow: flow(local), number: 0 }].passed_to
     };
     assert_eq!([1, 2].map(|local| has(&mut row, local)), [Some(NodeId(2)); 2]);
-    // The first one is asked for after five seconds, on the new way.
+    // The first block is asked for after five seconds, over the new route.
     row.run_until(begin + Duration::from_secs(32));
     assert_eq!(row.hop(1).next_hop(FAR), Some(NodeId(3)));
 }

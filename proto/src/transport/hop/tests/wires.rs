@@ -1,9 +1,9 @@
-//! Wires: nobody acknowledges anything, and it may take long until an answer is there.
+//! Wires: nothing is acknowledged below, and answers may take long.
 
 use super::*;
 
-/// A row of nodes, the later ones reached over wires that carry a frame in a millisecond, and of
-/// which nobody has said how long they are.
+/// A row of nodes. The later ones are reached over wires of unknown length that carry a frame in a
+/// millisecond.
 fn row(nodes: u16, loss: f64, wire_ms: u64) -> Row {
     let config = HopConfig { block_bytes: Some(140_000), ..HopConfig::default() };
     let harm = Harm { loss, wire_ms: Some(wire_ms), ..Harm::default() };
@@ -52,7 +52,7 @@ fn an_acknowledgement_of_the_destination_that_is_lost_is_asked_for_once_it_shoul
     for local in 1..=FILES {
         assert!(row.send(flow(local), 3, &[900], Duration::from_secs(60)));
     }
-    // A third of them are lost. By default they are waited for for 5 s.
+    // A third of the acknowledgements is lost. By default, a source waits 5 s for them.
     let mean = row.now.since(Instant::ZERO).as_secs_f64() / f64::from(FILES);
     assert!(mean < 0.6, "{mean} s a file");
 }

@@ -3,15 +3,15 @@
 use super::receiver::Pace;
 use super::*;
 
-/// Linux with so many acknowledgements that are quick at first, and an application that leaves
-/// pushed data where it is.
+/// Linux with so many quick acknowledgements at first, and an application that does not read pushed
+/// data.
 fn unpushed(quick: u32) -> TcpConfig {
     let linux = TcpConfig::linux();
     let delayed_ack = DelayedAck { push: false, quick, ..linux.delayed_ack };
     TcpConfig { delayed_ack, tick: Tick::default(), ..linux }
 }
 
-/// A receiver with exact timers that takes segments of 100 bytes, with nothing quick.
+/// A receiver with exact timers and no quick acknowledgements, which gets segments of 100 bytes.
 struct Taker {
     receiver: Receiver,
     left: u64,
@@ -102,7 +102,7 @@ fn segments_that_come_together_share_an_acknowledgement_unless_each_pair_has_its
 
 #[test]
 fn what_is_pushed_is_acknowledged_at_once_unless_data_is_answered_with_data() {
-    // `tcp_cleanup_rbuf`: an application that empties the buffer of it sends an acknowledgement.
+    // `tcp_cleanup_rbuf`: an application that empties the buffer causes an acknowledgement.
     let quick = |push: bool| DelayedAck { push, ..unpushed(0).delayed_ack };
     for push in [true, false] {
         let mut taker = Taker::new(&TcpConfig { delayed_ack: quick(push), ..unpushed(0) });
@@ -128,7 +128,7 @@ fn a_delayed_acknowledgement_waits_a_round_trip_at_most_where_40_ms_are_less() {
 
 #[test]
 fn waiting_for_nothing_makes_the_next_wait_longer() {
-    // `tcp_delack_timer_handler` doubles the wait when it was for nothing.
+    // `tcp_delack_timer_handler` doubles the wait if it was in vain.
     let mut taker = Taker::new(&unpushed(0));
     taker.take(at_ms(1_000), 150, false);
     assert_eq!(taker.receiver.poll_timeout(), Some(at_ms(1_040)));
@@ -142,7 +142,8 @@ fn waiting_for_nothing_makes_the_next_wait_longer() {
 
 #[test]
 fn each_island_is_told_of_though_acknowledgements_are_held_together() {
-    // `tcp_sack_compress_send_ack`: nine islands within the time that one is held.
+    // `tcp_sack_compress_send_ack`: nine islands within the time for which one acknowledgement is
+    // held.
     let mut taker = Taker::new(&unpushed(0));
     let start = taker.left;
     let (mut told, mut sent) = (std::collections::BTreeSet::new(), 0);

@@ -55,12 +55,12 @@ fn nobody_there_resets_the_flow_after_the_last_syn() {
     assert_eq!(pipe.ways[0].packets, 11, "six that double, and four before them");
 }
 
-/// Seconds at which this end sends its SYN, or the answer to one, when nothing comes back.
+/// Seconds at which this end sends its SYN, or its SYN+ACK, when nothing comes back.
 fn handshake_at(config: &TcpConfig, side: usize) -> Vec<u64> {
     let mut pipe = Pipe::new(config, None, 0, 100);
     pipe.ways[side].fate = Box::new(|_| Fate::Lost);
     if side == 1 {
-        // One SYN alone, so that no other brings forth an answer.
+        // Only one SYN, so that no other causes an answer.
         let mut first = true;
         pipe.ways[0].fate =
             Box::new(move |_| if std::mem::take(&mut first) { Fate::Pass } else { Fate::Lost });
@@ -201,7 +201,8 @@ fn an_application_limited_flow_does_not_grow_its_window() {
         pipe.write(&text(2_000, 1), false);
         pipe.run_ms(10);
     }
-    // Two round trips of what it writes, not the hundreds that slow start would have reached.
+    // Two round trips of what the application writes, not the hundreds that slow start would have
+    // reached.
     assert!(pipe.max_cwnd <= 24, "{}", pipe.max_cwnd);
 }
 

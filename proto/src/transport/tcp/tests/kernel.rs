@@ -1,8 +1,8 @@
-//! Beside Linux, segment for segment: what came to a connection of the kernel in a lab comes to our
-//! sender at the same times, and it has to send what the kernel sent, no more and no less.
+//! Comparison with Linux, segment for segment: what arrived at a connection of the kernel in a lab
+//! arrives at our sender at the same times, and it has to send exactly what the kernel sent.
 //!
-//! The recordings in `kernel/` are of Linux 6.18, as `bench/kernel/record.sh` makes them. What they
-//! cannot show is when the application wrote: that is told by what was sent, see [`find_writes`].
+//! The recordings in `kernel/` are of Linux 6.18, made by `bench/kernel/record.sh`. They do not
+//! show when the application wrote; this is deduced from what was sent, see [`find_writes`].
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -12,20 +12,20 @@ use super::super::sender::{Ack, Sender};
 use super::super::transmit::Deferral;
 use super::*;
 
-/// Further ahead than anybody writes.
+/// More than anybody writes ahead.
 const AHEAD: u64 = 1 << 26;
 
-/// Lines of the application that a recording has at most.
+/// Most lines of the application in a recording.
 const MOST_WRITES: usize = 40;
 
-/// What an application takes at most from being let write to writing.
+/// Longest time from when an application may write until it does.
 const WRITE: Duration = Duration::from_millis(2);
 
 /// One line of a recording, with its time.
 #[derive(Clone, Debug, PartialEq)]
 enum Line {
-    /// The answer to a SYN came, after so long and with this window. The ticks of the kernel began
-    /// so long before its clock of the recording was at zero.
+    /// The SYN+ACK came, after this time and with this window; and how long the kernel's ticks had
+    /// been running when the clock of the recording was at zero.
     Open {
         round: Duration,
         window: u64,
@@ -36,8 +36,8 @@ enum Line {
     Acked(Box<Ack>),
     /// The application has written what is before this byte.
     Written(u64),
-    /// Something has had the kernel try to send once more: in the labs of these recordings, writes
-    /// that timed out.
+    /// Something made the kernel try to send again: in the labs of these recordings, writes that
+    /// timed out.
     Pushed,
 }
 
@@ -85,18 +85,18 @@ fn parse(text: &str) -> Vec<(Instant, Line)> {
 struct Replay {
     config: TcpConfig,
     sender: Sender,
-    /// What it wants to have sent, of which the recording has not told yet: first byte, bytes.
+    /// Segments that it sent and the recording has not shown yet: first byte, bytes.
     wanted: VecDeque<(u64, u64)>,
-    /// The byte behind all that the kernel had sent.
+    /// The byte after all that the kernel had sent.
     kernel_next: u64,
-    /// Since when more could go than the application has written.
+    /// Since when more could be sent than the application has written.
     starved: Option<Instant>,
-    /// So often the application was let write then.
+    /// How often the application had been let write then.
     writes: usize,
     checked: usize,
 }
 
-/// Where the two part.
+/// Where our sender and the kernel differ.
 #[derive(Debug)]
 enum Parting {
     /// We send this at a time at which the kernel does not.
@@ -122,7 +122,7 @@ impl Replay {
     }
 
     fn take(&mut self, at: Instant, line: &Line) -> Result<(), Parting> {
-        // What a timer has to say it says by itself, and at once.
+        // A timer sends what it has to send by itself, and at once.
         while let Some((_, due)) = self.sender.timer
             && due + self.grain() <= at
         {
@@ -198,15 +198,15 @@ impl Replay {
         self.sender.memory.is_writable(self.sender.held())
     }
 
-    /// How much earlier or later a timer of the kernel may go off: by a tick or two of 4 ms, and
-    /// by a step of 32 ms from 63 ticks on. Which of them it will be hangs on when else its
-    /// processor looked at its timers.
+    /// How much earlier or later a timer of the kernel may fire: by a tick or two of 4 ms, and by a
+    /// step of 32 ms from 63 ticks on. Which step it is depends on when else its processor looked
+    /// at its timers.
     fn grain(&self) -> Duration {
         let is_coarse = self.sender.rtt.rto() >= Duration::from_millis(240);
         Duration::from_millis(if is_coarse { 40 } else { 8 })
     }
 
-    /// Has the timer go off that the kernel's did at `at`.
+    /// Fires the timer of ours that corresponds to the kernel's at `at`.
     fn fire(&mut self, at: Instant) {
         let Some((timer, due)) = self.sender.timer else { return };
         if due <= at + self.grain() {
@@ -216,7 +216,7 @@ impl Replay {
         }
     }
 
-    /// Where our sender stands.
+    /// The state of our sender.
     fn told(&self) -> String {
         let Sender { window, state, board, rack, timer, deferral, .. } = &self.sender;
         let place = |place: u64| place.saturating_sub(ORIGIN);
@@ -242,7 +242,7 @@ impl Replay {
     }
 }
 
-/// Replays a recording; fails with what led to where they part.
+/// Replays a recording; fails with what led to the first difference.
 fn replay(
     config: &TcpConfig,
     lines: &[(Instant, Line)],
@@ -312,11 +312,11 @@ fn other_settings_part_from_linux() {
     assert!(replay(&config, &lines).is_err(), "Linux undoes what was needless");
 }
 
-/// Adds what the application did, and ends the recording where that does not help any more.
+/// Adds what the application did, and ends the recording where that no longer helps.
 fn find_writes(config: &TcpConfig, lines: &mut Vec<(Instant, Line)>) -> Option<(Parting, Replay)> {
     let is_write = |line: &(Instant, Line)| matches!(line.1, Line::Written(_));
     lines.insert(1, (lines[0].0, Line::Written(AHEAD)));
-    // What needs more explanations than this is not explained by them.
+    // A recording that needs more explanations than this is not explained by them.
     let most = lines.len() + MOST_WRITES;
     loop {
         let (place, parting, replay) = *replay(config, lines).err()?;
@@ -360,10 +360,10 @@ fn find_writes(config: &TcpConfig, lines: &mut Vec<(Instant, Line)>) -> Option<(
     }
 }
 
-/// Completes a new recording with what the application did, as far as it can be told: it had
-/// written no more than was sent where the kernel stopped though our sender would have gone on.
+/// Completes a new recording with what the application did, as far as it can be deduced: where the
+/// kernel stopped and our sender would have gone on, it had written no more than was sent.
 ///
-/// Not a test: `RECORDING=file cargo test` has it do that, for `bench/kernel/record.sh`.
+/// Not a test: `RECORDING=file cargo test` makes it do that, for `bench/kernel/record.sh`.
 #[test]
 fn complete() {
     let Ok(name) = std::env::var("RECORDING") else { return };
@@ -372,7 +372,7 @@ fn complete() {
     let congestion = if is_cubic { Congestion::Cubic } else { Congestion::Reno };
     let config = linux(congestion, !file.starts_with("newreno"));
     let text = std::fs::read_to_string(&name).expect("a recording");
-    // The coarser steps of the timers' wheel, of which 8 begin in 32 ms.
+    // The coarser steps of the timer wheel, of which 8 begin in 32 ms.
     let phases = (0..8).map(|step| {
         let mut lines = parse(&text);
         let Line::Open { phase, .. } = &mut lines[0].1 else { panic!("it begins with an S") };

@@ -1,8 +1,8 @@
-//! Recordings of TCP receivers of a Linux kernel in the lab of farhop, replayed into ours: it has
-//! to acknowledge what the kernel acknowledged, when it did (`bench/kernel/record.sh`).
+//! Recordings of TCP receivers of a Linux kernel in farhop's lab, replayed into ours: it has to
+//! acknowledge what the kernel acknowledged, and when it did (`bench/kernel/record.sh`).
 //!
-//! The windows of these recordings do not grow, with which Linux acknowledges a segment at once
-//! (`tcp_grow_window`): ours are as large as they may be from the start.
+//! The windows of these recordings do not grow, because Linux acknowledges a segment at once when
+//! its window grows (`tcp_grow_window`): ours have their largest size from the start.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use super::super::receiver::{Pace, Receiver};
 use super::super::rtt::RttEstimator;
 use super::*;
 
-/// How much earlier or later a timer of the kernel may go off: a tick.
+/// How much earlier or later a timer of the kernel may fire: a tick.
 const GRAIN: Duration = Duration::from_millis(5);
 
-/// An acknowledgement: its number, and what it tells of islands.
+/// An acknowledgement: its number, and its islands.
 type Told = (u64, Vec<(u64, u64)>);
 
 /// Our receiver in the place of the kernel's.
 struct Replay {
     receiver: Receiver,
     rtt: RttEstimator,
-    /// What it sent of which the recording has not told yet.
+    /// What it sent and the recording has not shown yet.
     sent: VecDeque<Told>,
 }
 
@@ -36,7 +36,7 @@ impl Replay {
         }
     }
 
-    /// What its timers do until `at`.
+    /// Lets its timers run until `at`.
     fn run_until(&mut self, at: Instant) {
         while let Some(due) = self.receiver.poll_timeout().filter(|due| *due + GRAIN <= at) {
             self.receiver.handle_timeout(due);
@@ -59,7 +59,7 @@ impl Replay {
         self.poll(at);
     }
 
-    /// The kernel sent this. What a timer of ours is to send goes now, if it is about to.
+    /// The kernel sent this. If a timer of ours is about to send it, it fires now.
     fn on_kernel(&mut self, at: Instant, told: &Told) -> Result<(), String> {
         let is_due = |due: &Instant| *due <= at + GRAIN;
         if self.sent.is_empty() && self.receiver.poll_timeout().as_ref().is_some_and(is_due) {
@@ -121,7 +121,7 @@ fn a_receiver_acknowledges_over_40_km_what_linux_does() {
     let text = include_str!("kernel/receiver-newreno-40km.txt");
     let config = TcpConfig { sack: false, ..TcpConfig::linux() };
     assert_eq!(replay(&config, text), Ok(1466));
-    // Without quick acknowledgements, or with others' delays, it would not.
+    // Without quick acknowledgements, or with other delays, it would not match.
     let quick = DelayedAck { quick: 15, ..config.delayed_ack };
     assert!(replay(&TcpConfig { delayed_ack: quick, ..config.clone() }, text).is_err());
     let slow = DelayedAck { min: Duration::from_millis(60), ..config.delayed_ack };

@@ -23,12 +23,13 @@ struct Shot {
     number: u64,
     payload: usize,
     push: bool,
-    /// How many packets repeated old numbers so far, if this one does; else 0.
+    /// How many packets have repeated old numbers so far, including this one; 0 if this one does
+    /// not.
     repeated: u64,
     now: Instant,
 }
 
-/// What becomes of a packet: nothing, an added delay, no arrival before some time, or loss.
+/// What happens to a packet: nothing, an added delay, no arrival before some time, or loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Pass,
@@ -162,7 +163,7 @@ impl Pipe {
         self.ends[0].handle_tx(&mut Cx::new(self.now), message);
     }
 
-    /// A source that always has more.
+    /// A source that always has more to send.
     fn saturate(&mut self) {
         self.to_write = u64::MAX;
         self.text = Bytes::from_static(&[0x5a; 16_384]);
@@ -246,7 +247,7 @@ fn text(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(|_| random.next_u64() as u8).collect()
 }
 
-/// Linux with a receive window of so many segments, which a queue can hold.
+/// Linux with a receive window of so many segments, which fit into a queue.
 fn windowed(segments: u64) -> TcpConfig {
     TcpConfig { window_bytes: segments * 1_448, ..TcpConfig::linux() }
 }
@@ -255,7 +256,7 @@ fn at_rate(mbps: f64) -> Option<Bitrate> {
     Some(Bitrate::from_mbps(mbps))
 }
 
-/// Loses the packets with payload of these numbers, once each.
+/// Loses the packets with payload that have these numbers, once each.
 fn lose(numbers: &'static [u64]) -> Box<dyn FnMut(&Shot) -> Fate> {
     Box::new(|shot| {
         let hit = shot.payload > 0 && numbers.contains(&shot.number);

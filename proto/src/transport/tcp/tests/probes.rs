@@ -10,7 +10,7 @@ fn a_lost_tail_is_repaired_by_a_probe() {
     pipe.run_ms(390);
     assert_eq!(pipe.received[1].len(), 10 * 1_448);
     assert_eq!((pipe.count(0, "loss_probes"), pipe.count(0, "timeouts")), (1, 0));
-    // The next acknowledgement tells that the probe repaired a loss, which costs half the window.
+    // The next acknowledgement reveals that the probe repaired a loss, which halves the window.
     let before = pipe.ends[0].cwnd();
     pipe.write(b"more", false);
     pipe.run_ms(100);
@@ -68,7 +68,8 @@ fn after_a_probe_a_whole_time_out_is_waited() {
 
 #[test]
 fn a_probe_counts_once_in_flight_and_keeps_the_state_until_it_is_acknowledged() {
-    // `__tcp_retransmit_skb` leaves the count of repetitions; `tcp_any_retrans_done` sees the head.
+    // `__tcp_retransmit_skb` does not change the count of retransmissions; `tcp_any_retrans_done`
+    // looks at the head.
     let mut pipe = Pipe::new(&TcpConfig::linux(), at_rate(10.0), 20, 100);
     lost_tail(&mut pipe, 1, 420);
     let now = pipe.now;

@@ -66,8 +66,8 @@ fn overtaken_acknowledgements_tell_westwood_nothing() {
     assert_ne!(format!("{:?}", sender.controller), measured, "a duplicate does");
 }
 
-/// Mean goodput in Mb/s, and mean smoothed round-trip time in ms, of some runs with loss on the
-/// data's way only.
+/// Mean goodput in Mb/s and mean smoothed round-trip time in ms of some runs in which only data is
+/// lost.
 fn measured(mbps: f64, delay_ms: u64, loss: f64, secs: u64, seeds: u64) -> (f64, f64) {
     let (mut bytes, mut rtt) = (0.0, 0.0);
     for seed in 0..seeds {
@@ -149,8 +149,8 @@ fn hystart_leaves_slow_start_before_the_queue_overflows() {
     assert_eq!(run(Congestion::Cubic), 0);
 }
 
-/// Mean goodput in Mb/s of flows over 5 Mb/s and 2 x 1 ms that lose this share both ways, without
-/// the first two of 40 seconds, and the acknowledgements for each segment that came.
+/// Mean goodput in Mb/s of flows over 5 Mb/s and 2 x 1 ms with this loss in both directions,
+/// without the first two of 40 seconds, and the acknowledgements for each segment that arrived.
 fn lossy_both_ways(config: &TcpConfig, loss: f64, flows: u64) -> (f64, f64) {
     let (mut bytes, mut acks, mut segments) = (0, 0, 0);
     for flow in 0..flows {
@@ -175,8 +175,8 @@ fn lossy_both_ways(config: &TcpConfig, loss: f64, flows: u64) -> (f64, f64) {
 #[test]
 fn time_outs_and_acknowledgements_on_a_bad_path_are_those_of_the_kernel() {
     // Linux 6.18 on both ends, an emulator of this pipe in user space between two TUN devices:
-    // means of 20 flows of 20 s, known to 1 to 3%. So is ours of 40. NewReno's of 300 is 5.5% above
-    // the kernel's, and so near to what is allowed that it takes more flows.
+    // means of 20 flows of 20 s, known to 1 to 3%. So is our mean of 40 flows. That of 300 NewReno
+    // flows is 5.5% above the kernel's, so close to the limit that more flows are needed.
     let cubic = TcpConfig { congestion: Congestion::Cubic, ..TcpConfig::linux() };
     let newreno = TcpConfig { sack: false, ..TcpConfig::linux() };
     for (name, config, loss, kernel, flows) in [

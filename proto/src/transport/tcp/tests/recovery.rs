@@ -1,4 +1,4 @@
-//! Losses, reordering and time-outs, and what is undone.
+//! Losses, reordering and time-outs, and which reductions are undone.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,8 +23,8 @@ fn a_lost_retransmission_is_found_without_a_time_out() {
     let mut pipe = Pipe::new(&windowed(800), at_rate(20.0), 20, 2_000);
     pipe.saturate();
     pipe.run_ms(160);
-    // The segment that leaves 5 from now, and its repetition, which is the first packet that is
-    // sent twice: both are lost.
+    // The segment that is sent 5 from now is lost, and so is its retransmission, the first packet
+    // that is sent twice.
     let lost = pipe.ways[0].with_payload + 5;
     pipe.ways[0].fate =
         Box::new(
@@ -47,7 +47,7 @@ fn a_spurious_time_out_is_undone() {
         pipe.saturate();
         pipe.run_ms(300);
         let before = pipe.ends[0].cwnd();
-        // For 1.5 s the path holds everything back, then lets it go in order.
+        // For 1.5 s the path holds all packets back, then it delivers them in order.
         let release = pipe.now + Duration::from_millis(1_500);
         pipe.ways[0].fate = Box::new(move |_| Fate::Until(release));
         pipe.run_ms(2_000);
@@ -151,7 +151,7 @@ fn linux_without_sack_repairs_a_loss_without_a_time_out_and_halves_once() {
     assert!(mbps > 8.5, "{mbps} Mb/s");
 }
 
-/// A sender of the pipe in the midst of its work, and the time.
+/// A sender in the midst of its work, and the time.
 fn busy(config: &TcpConfig) -> (Pipe, Instant) {
     let mut pipe = Pipe::new(config, at_rate(10.0), 20, 1_000);
     pipe.saturate();
@@ -248,7 +248,7 @@ fn without_sack_duplicates_of_a_time_outs_recovery_are_forgotten_when_it_ends() 
     (0..5).for_each(|_| assert!(sender.on_ack(now, &bare_ack(end - 1_448))));
     assert_eq!((sender.state, sender.board.assumed), (sender::State::Loss, 5));
     sender.on_ack(now, &bare_ack(end + 1_448));
-    // They still tell of a loss, but no more of what is in flight.
+    // They still indicate a loss, but do not reduce what is in flight any further.
     assert_eq!((sender.state, sender.board.assumed), (sender::State::Recovery, 0));
 }
 
@@ -266,7 +266,8 @@ fn without_sack_more_duplicates_than_segments_set_what_counts_as_reordering() {
 
 #[test]
 fn without_anything_in_flight_duplicates_mean_nothing() {
-    // `tcp_ack` looks no further then. Who listened gets one with the last of the handshake.
+    // `tcp_ack` looks no further then. A listening end gets one with the last segment of the
+    // handshake.
     let (mut pipe, now) = busy(&TcpConfig { sack: false, ..windowed(60) });
     let sender = &mut pipe.ends[0].sender;
     let end = sender.nxt;
@@ -279,7 +280,7 @@ fn without_anything_in_flight_duplicates_mean_nothing() {
 #[test]
 fn the_end_of_a_stream_behind_a_hole_is_acknowledged_selectively() {
     let mut pipe = Pipe::new(&TcpConfig::linux(), at_rate(10.0), 20, 100);
-    // Behind the lost segment comes only the one that ends the stream.
+    // After the lost segment, only the last segment of the stream follows.
     pipe.ways[0].fate = lose(&[1]);
     pipe.write(&text(3 * 1_448, 1), true);
     pipe.run_ms(250);
@@ -330,7 +331,7 @@ fn a_late_original_within_a_recovery_lets_new_data_go_and_no_more_repetitions() 
 
 #[test]
 fn newreno_takes_duplicates_for_a_loss_only_above_the_end_of_a_time_out() {
-    // RFC 6582, 3.2: at its end they may be echoes of what was repeated for nothing.
+    // RFC 6582, 3.2: at its end they may be caused by needless retransmissions.
     let (mut pipe, now) = busy(&newreno());
     let sender = &mut pipe.ends[0].sender;
     sender.enter_loss(now);
