@@ -1,4 +1,4 @@
-//! A limit on how often something is done: a bucket of tokens that fills by itself.
+//! A rate limit: a token bucket.
 
 use crate::base::{Duration, Instant};
 
@@ -16,6 +16,11 @@ impl Limit {
     /// A full bucket of `most` tokens. One token returns in each period `every`.
     pub const fn new(most: u32, every: Duration) -> Self {
         Self { most, every, tokens: most, filled: Instant::ZERO }
+    }
+
+    /// Sets the period in which one token returns. The tokens in the bucket stay.
+    pub fn set_every(&mut self, every: Duration) {
+        self.every = every;
     }
 
     /// Takes a token, if there is one.
@@ -51,6 +56,8 @@ mod tests {
         assert_eq!(taken, 3);
         assert!(!limit.take(at(5_099)) && limit.take(at(5_100)) && !limit.take(at(5_150)));
         assert!(limit.take(at(5_200)));
+        limit.set_every(Duration::from_millis(10));
+        assert!(limit.take(at(5_210)) && !limit.take(at(5_210)), "no more than had come back");
         limit.fill();
         assert!(limit.take(at(5_210)));
     }

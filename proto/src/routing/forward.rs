@@ -1,7 +1,7 @@
-//! Forwarding: what every routing protocol does with datagrams once it knows the next hop.
+//! Forwarding: what every routing protocol does with datagrams once the next hop is known.
 //!
-//! Adds no header: a datagram is an IP packet, and each relay looks at its destination address.
-//! The hop limit is decremented at relays (RFC 1812, 5.3.1; RFC 8200, 3).
+//! It adds no header: a datagram is an IP packet, and each relay looks at its destination address.
+//! Relays decrement the hop limit (RFC 1812, 5.3.1; RFC 8200, 3).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -199,7 +199,8 @@ impl Forwarder {
     pub(super) fn handle_tx(&mut self, datagram: Datagram, routes: &impl Routes) {
         let Some(hop) = routes.route(datagram.to) else {
             self.count_drop(DropCause::NoRoute);
-            if datagram.options.overflow.waits() {
+            let is_of_flow = matches!(datagram.to, Destination::End(_));
+            if is_of_flow && datagram.options.overflow.waits() {
                 let flow = datagram.flow;
                 self.held_back
                     .retain(|held| !matches!(held, HeldBack::Unrouted(of, _) if *of == flow));

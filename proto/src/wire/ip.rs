@@ -1,4 +1,4 @@
-//! The little of IPv4 and IPv6 that forwarding needs (RFC 791, RFC 8200), and writing headers.
+//! The parts of IPv4 and IPv6 that forwarding needs (RFC 791, RFC 8200), and writing headers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -214,7 +214,7 @@ pub fn forwarded(packet: Bytes) -> Option<Bytes> {
         // RFC 1624: the checksum grows by as much as the word it covers shrinks, and is never
         // 0xffff.
         let sum = u32::from(u16::from_be_bytes([packet[10], packet[11]])) + 0x0100;
-        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = sum + u32::from(sum >= 0xffff);
         packet[10..12].copy_from_slice(&(sum as u16).to_be_bytes());
     }
     Some(packet.into())

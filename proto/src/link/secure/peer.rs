@@ -1,4 +1,4 @@
-//! All that is kept for one neighbour.
+//! The state of keys and handshakes with one neighbour.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,9 @@ const ANSWERS: usize = 4;
 /// Answers of ours that the neighbour may still confirm: as many as it has first messages that can
 /// still be answered, and some to recordings.
 const PENDING: usize = 2 * BEGUN;
-/// HMACs of first messages that are remembered, so that a recording counts once.
+/// Older sessions that are kept: two, because both ends may have renewed the last one at once.
+const EARLIER: usize = 2;
+/// HMACs of first messages that are remembered, so that a recording counts only once.
 const SEEN: usize = 256;
 /// Answers that are remembered for each handshake of ours, so that a recording costs work only
 /// once.
@@ -122,7 +124,8 @@ pub(super) struct Peer {
     pub(super) spec: PeerSpec,
     pub(super) known: Option<Known>,
     pub(super) current: Option<Session>,
-    pub(super) previous: Option<Session>,
+    /// Sessions from before the current one, the newest first.
+    earlier: VecDeque<Session>,
     pub(super) pending: VecDeque<Session>,
     pub(super) begun: VecDeque<Begun>,
     pub(super) answers: VecDeque<Answer>,
@@ -167,7 +170,7 @@ impl Peer {
             spec,
             known,
             current: None,
-            previous: None,
+            earlier: VecDeque::new(),
             pending: VecDeque::new(),
             begun: VecDeque::new(),
             answers: VecDeque::new(),
@@ -201,7 +204,7 @@ impl Peer {
         loop {
             self.next_epoch = self.next_epoch.wrapping_add(1);
             let epoch = self.next_epoch;
-            let sessions = self.current.iter().chain(&self.previous).chain(&self.pending);
+            let sessions = self.current.iter().chain(&self.earlier).chain(&self.pending);
             let is_used = sessions.map(|session| session.ours).any(|ours| ours == epoch)
                 || self.begun.iter().any(|begun| begun.epoch == epoch);
             if !is_used {
@@ -212,7 +215,7 @@ impl Peer {
 
     /// The session in which frames to us have this epoch.
     pub(super) fn session(&mut self, epoch: u8) -> Option<&mut Session> {
-        let sessions = self.current.iter_mut().chain(&mut self.previous).chain(&mut self.pending);
+        let sessions = self.current.iter_mut().chain(&mut self.earlier).chain(&mut self.pending);
         let mut sessions = sessions;
         sessions.find(|session| session.ours == epoch)
     }
@@ -269,10 +272,13 @@ impl Peer {
 
     /// Takes a session that has proved to be fresh: from now on we send under it.
     pub(super) fn on_session(&mut self, now: Instant, session: Session) {
-        let before = self.current.replace(session);
-        // One that the other never used may be one that it does not have.
-        if before.as_ref().is_some_and(Session::is_used) || self.previous.is_none() {
-            self.previous = before;
+        // If both ends renewed at once, the other may send under the one before.
+        self.earlier.extend(self.current.replace(session));
+        self.earlier.rotate_right(usize::from(self.earlier.len() > 1));
+        if self.earlier.len() > EARLIER {
+            // The other may not have a session that it never used.
+            let unused = self.earlier.iter().position(|session| session.doubtful_at() <= now);
+            self.earlier.remove(unused.unwrap_or(EARLIER));
         }
         self.begun.clear();
         self.cookie = None;
@@ -325,7 +331,7 @@ impl Peer {
     pub(super) fn on_time(&mut self, now: Instant) -> bool {
         let is_over = |session: &Session| session.expires_at() <= now;
         self.pending.retain(|session| !is_over(session));
-        self.previous.take_if(|session| is_over(session));
+        self.earlier.retain(|session| !is_over(session));
         if self.current.take_if(|session| is_over(session)).is_none() {
             return false;
         }
@@ -397,7 +403,7 @@ impl Peer {
     /// When something is next due.
     pub(super) fn due(&self, now: Instant, us: NodeId) -> Instant {
         let over = |session: &Session| session.expires_at();
-        let sessions = self.pending.iter().chain(&self.previous).map(over).min();
+        let sessions = self.pending.iter().chain(&self.earlier).map(over).min();
         let own = match &self.current {
             _ if self.own_need(now, us).is_some() => self.own_at,
             Some(session) => {

@@ -1,4 +1,5 @@
-//! Keys of one direction, and the pair of them that two nodes share for a while.
+//! Keys of one direction, and sessions: the keys of both directions that two nodes share for a
+//! while.
 
 use bytes::{Bytes, BytesMut};
 use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -203,11 +204,6 @@ impl Session {
             is_initiator,
             is_used: false,
         }
-    }
-
-    /// Whether the other has sent under it.
-    pub(super) fn is_used(&self) -> bool {
-        self.is_used
     }
 
     /// When it becomes doubtful that the neighbour has it.

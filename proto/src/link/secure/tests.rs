@@ -379,6 +379,33 @@ fn keys_are_replaced_after_two_minutes_without_a_gap() {
 }
 
 #[test]
+fn both_ends_may_renew_at_once_over_a_long_way() {
+    let mut crossed = 0;
+    for later in 0..40 {
+        let mut air = Air::pair(&config());
+        air.delay = Duration::from_millis(300);
+        air.run(SECOND * 110);
+        let before = air.nodes.iter().map(|node| node.counter("handshakes_done")).sum::<u64>();
+        // An outage in which both would have renewed.
+        air.loss = 1.0;
+        air.run(SECOND * 25 + Duration::from_millis(later * 25));
+        air.loss = 0.0;
+        air.run(SECOND * 3);
+        let done = air.nodes.iter().map(|node| node.counter("handshakes_done")).sum::<u64>();
+        crossed += u64::from(done - before > 1);
+        for _ in 0..10 {
+            air.nodes.iter_mut().for_each(|node| node.came.clear());
+            assert!(air.send(0, Some(2), FlowId(0), b"there"));
+            assert!(air.send(1, Some(1), FlowId(0), b"back"));
+            air.run(SECOND);
+            let has = |node: &Node, body: &[u8]| node.came.iter().any(|it| it.payload == body);
+            assert!(has(&air.nodes[1], b"there") && has(&air.nodes[0], b"back"), "{later}");
+        }
+    }
+    assert!(crossed > 0, "it never happened");
+}
+
+#[test]
 fn recorded_first_messages_put_off_no_renewal_and_no_meeting() {
     let mut air = Air::pair(&config());
     air.loss = 1.0;

@@ -1,5 +1,5 @@
-//! Who is heard, and how well (RFC 3626, sections 7 and 8.1): the quality of a link is the share of
-//! HELLOs that arrived in each direction.
+//! Which neighbours are heard, and how well (RFC 3626, sections 7 and 8.1): the quality of a link
+//! is the share of HELLOs that arrive in each direction.
 
 use std::collections::BTreeMap;
 
@@ -184,9 +184,7 @@ impl Links {
         link.count_overdue(now, self.window);
         link.count(true, self.window);
         let interval = hello.interval.clamp(Duration::from_millis(50), MOST_INTERVAL);
-        if interval != link.interval {
-            link.hellos = Limit::new(2, interval / 2);
-        }
+        link.hellos.set_every(interval / 2);
         link.interval = interval;
         link.overdue = now + link.interval + link.interval * 3 / 8;
         link.heard_until = now + validity;

@@ -1,4 +1,4 @@
-//! Stories of networks of nodes that broadcast to each other without delay.
+//! Networks of nodes that broadcast to each other without delay.
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
@@ -396,22 +396,49 @@ fn a_node_whose_key_is_revoked_has_no_routes() {
 fn hellos_in_another_name_and_rubbish_are_counted() {
     let mut net = Net::chain(2);
     net.run(10);
-    let hello = Message {
+    net.set_loss(9, 1, 0.0);
+    net.inject(9, hello_of_2(1, 2).encode(None));
+    net.inject(9, Bytes::from_static(b"rubbish of some length"));
+    let counters = net.counters(1);
+    assert_eq!((counters.false_name, counters.malformed), (1, 1));
+}
+
+#[test]
+fn a_message_to_a_neighbour_that_is_not_known_holds_up_none_to_others() {
+    let mut net = Net::chain(2);
+    net.run(10);
+    let (to, flow) = (Destination::NextHop(NodeId(9)), FlowId(7));
+    let options = TxOptions { overflow: Overflow::Wait, ..TxOptions::default() };
+    let datagram = Datagram { id: UnitId(1), to, flow, payload: Bytes::new(), options };
+    let mut cx = Cx::new(net.now);
+    net.node(1).handle_tx(&mut cx, datagram);
+    assert!(!net.node(1).room(Lane { flow, ..Lane::default() }).is_none());
+}
+
+#[test]
+fn who_says_another_interval_each_time_may_say_no_more_hellos() {
+    let mut net = Net::chain(2);
+    net.run(10);
+    let before = net.counters(1).overflow;
+    for seq in 1..=20 {
+        net.inject(2, hello_of_2(seq, 2 + u64::from(seq % 2)).encode(None));
+    }
+    assert!(net.counters(1).overflow - before >= 18, "{}", net.counters(1).overflow);
+}
+
+/// A HELLO of node 2 that announces one every so many seconds.
+fn hello_of_2(seq: u16, seconds: u64) -> Message {
+    Message {
         validity: Duration::from_secs(6),
         originator: AddressPlan::default().ipv4(NodeId(2)),
         ttl: 1,
         hops: 0,
-        seq: 1,
+        seq,
         body: Body::Hello(Hello {
-            interval: Duration::from_secs(2),
+            interval: Duration::from_secs(seconds),
             willingness: 3,
             neighbours: Vec::new(),
         }),
         bytes: Bytes::new(),
-    };
-    net.set_loss(9, 1, 0.0);
-    net.inject(9, hello.encode(None));
-    net.inject(9, Bytes::from_static(b"rubbish of some length"));
-    let counters = net.counters(1);
-    assert_eq!((counters.false_name, counters.malformed), (1, 1));
+    }
 }

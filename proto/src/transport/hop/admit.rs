@@ -1,4 +1,4 @@
-//! Requests of neighbours (BSYN), and whom the node hears next.
+//! Requests of neighbours (BSYN), and which of them is answered next.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -188,7 +188,8 @@ impl Hop {
         }
         let flow = self.arrivals.get_mut(&id.flow).expect("it was put there");
         flow.used = now;
-        let (is_settled, refusal) = (id.number < flow.accepted, flow.refusal);
+        let refusal = flow.refusal;
+        let is_settled = refusal.is_some() || id.number < flow.accepted;
         if is_settled {
             self.answer(*asks);
             let shape = shape.answered();

@@ -86,12 +86,16 @@ struct Content<'a> {
 impl Hop {
     /// The next datagram, on a lane with room.
     pub fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
-        let has_room = |flow| !below(Lane { flow, ..Lane::default() }).is_none();
-        if !self.messages.is_empty() && has_room(CONTROL_FLOW) {
-            while let Some(message) = self.messages.pop_front() {
-                if let Some(datagram) = self.message(message) {
-                    return Some(datagram);
-                }
+        while let Some(message) = self.messages.front().copied() {
+            // A message to a neighbour without a route is lost, and must not block the others.
+            let to = self.addressee(message);
+            let lane = Lane { flow: CONTROL_FLOW, to, ..Lane::default() };
+            if to.is_some() && below(lane).is_none() {
+                break;
+            }
+            self.messages.pop_front();
+            if let Some(datagram) = self.message(message) {
+                return Some(datagram);
             }
         }
         let mut next = self.outlets.keys().next().copied();
@@ -189,11 +193,13 @@ impl Hop {
             Message::Arrived { block, shape, refusal, tries }
                 if outcome == PacketOutcome::Failed =>
             {
+                let is_moved = self.addressee(message).is_some_and(|next| next != to);
                 let message = |tries| Message::Arrived { block, shape, refusal, tries };
                 match tries < ARRIVED_TRIES {
+                    _ if is_moved => self.queue(message(0)),
                     true => self.queue(message(tries + 1)),
                     // From then on one try at a time.
-                    false => self.strand(now, message(ARRIVED_TRIES)),
+                    false => self.strand(now, message(ARRIVED_TRIES), to),
                 }
             }
             Message::CallTo { via, tries } if outcome == PacketOutcome::Failed => {
@@ -238,6 +244,16 @@ impl Hop {
     fn message_rate(&self, to: NodeId) -> Option<Bitrate> {
         let sure = || self.sure_rate.filter(|_| self.unsure.contains(&to));
         self.config.control_mbps.map(Bitrate::from_mbps).or_else(sure)
+    }
+
+    /// The neighbour that a message goes to; `None` if the message is no longer useful.
+    pub(super) fn addressee(&self, message: Message) -> Option<NodeId> {
+        match message {
+            Message::Request { block } => Some(self.blocks.get(&block)?.transfer.as_ref()?.via),
+            Message::Arrived { block, .. } => self.ways.newest(block.flow.source),
+            Message::Answer { to, .. } | Message::Listen { to, .. } => Some(to),
+            Message::Call { via, .. } | Message::CallTo { via, .. } => Some(via),
+        }
     }
 
     /// The datagram of a message, unless the message has become pointless.

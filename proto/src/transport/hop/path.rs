@@ -1,11 +1,10 @@
-//! How fast a neighbour is sent to where no radio holds anything back: a device without an air of
-//! its own takes all at once, and the narrowest place of the path, which may be anywhere, drops
-//! what is too much.
+//! Pacing of frames to a neighbour where no radio limits the rate: a device without an air accepts
+//! everything at once, and the bottleneck of the path, which may be anywhere, drops the excess.
 //!
-//! Frames are spaced. They go faster while as large a share of them comes as ever and requests are
-//! answered as soon as ever, and slower once that is no longer so: it is congestion. What is no
-//! better at a lower speed is not: then that much is lost by chance, or others fill the path, and
-//! the speed is as before. Now and then this is found out anew.
+//! Frames are spaced. The rate grows while the share of frames that arrive and the delay of answers
+//! are as usual, and falls when either gets worse, which is taken for congestion. If a lower rate
+//! improves nothing, there is none: the loss is random, or others fill the path, and the old rate
+//! returns. This is tested again from time to time.
 
 use std::ops::ControlFlow;
 
@@ -229,7 +228,10 @@ impl Path {
             return ControlFlow::Break(());
         }
         (self.usual_share, self.usual_queue) = (share.max(LEAST_SHARE), self.queue);
-        (self.rate, self.streak) = (cut.rate, cut.streak);
+        // If nothing arrived at all, the old rate was no better.
+        if self.came > 0 {
+            (self.rate, self.streak) = (cut.rate, cut.streak);
+        }
         ControlFlow::Break(())
     }
 
@@ -260,7 +262,7 @@ impl Path {
             self.streak = 0;
         } else {
             self.usual_share += (share - self.usual_share) / 4.0;
-            if is_used {
+            if is_used && self.came > 0 {
                 let growth = LEAST_GROWTH * f64::from(self.streak / 2).exp2();
                 self.rate *= (1.0 + growth).min(MOST_GROWTH);
                 self.streak += 1;

@@ -1,4 +1,4 @@
-//! The end of a flow of blocks: bytes of an application become blocks, and blocks become bytes.
+//! A flow end of block transport: bytes of an application become blocks, and blocks become bytes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
@@ -46,6 +46,8 @@ pub struct HopPort {
     is_finished: bool,
     /// The last block was closed.
     is_closed: bool,
+    /// The destination has refused the flow.
+    is_refused: bool,
     next: u32,
     up: VecDeque<MessageUp>,
     sent_bytes: u64,
@@ -68,6 +70,7 @@ impl HopPort {
             ready: None,
             is_finished: false,
             is_closed: false,
+            is_refused: false,
             next: 0,
             up: VecDeque::from([MessageUp::Connected(id)]),
             sent_bytes: 0,
@@ -117,9 +120,12 @@ impl HopPort {
     /// The destination has accepted a block, or refuses the flow.
     pub fn handle_arrived(&mut self, arrived: Arrived) {
         if arrived.refusal.is_some() {
-            (self.ready, self.is_finished, self.is_closed) = (None, true, true);
+            (self.ready, self.since, self.is_finished, self.is_closed) = (None, None, true, true);
             self.filling.clear();
-            self.up.push_back(MessageUp::Reset(self.id));
+            // Each block on its way is refused separately; the reset is reported once.
+            if !std::mem::replace(&mut self.is_refused, true) {
+                self.up.push_back(MessageUp::Reset(self.id));
+            }
             return;
         }
         self.acked_bytes += u64::from(arrived.bytes);

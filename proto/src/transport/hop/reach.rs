@@ -1,5 +1,5 @@
-//! Ways, and which neighbours are there: a relay keeps more than one block of a flow only for a
-//! next hop that is gone, and what a source waits for is kept for one that comes back.
+//! Which neighbours are there. A relay keeps more than one block of a flow only for a next hop that
+//! is gone, and acknowledgements that a source waits for are kept for a neighbour that comes back.
 
 use std::collections::VecDeque;
 
@@ -218,7 +218,7 @@ impl Hop {
         if self.on_there(now, node) {
             let waiting = std::mem::take(&mut self.stranded.messages);
             for message in waiting {
-                match self.target(message) == Some(node) {
+                match self.addressee(message) == Some(node) {
                     true => self.queue(message.anew()),
                     false => self.stranded.messages.push_back(message),
                 }
@@ -227,11 +227,9 @@ impl Hop {
     }
 
     /// Keeps an acknowledgement that the next hop towards the source does not take.
-    pub(super) fn strand(&mut self, now: Instant, message: Message) {
-        if let Some(to) = self.target(message) {
-            self.reach.entry(to).or_default().silence = GONE;
-            self.on_lost(now, to);
-        }
+    pub(super) fn strand(&mut self, now: Instant, message: Message, to: NodeId) {
+        self.reach.entry(to).or_default().silence = GONE;
+        self.on_lost(now, to);
         if self.stranded.messages.iter().any(|other| other.says(message)) {
             return;
         }
@@ -256,17 +254,6 @@ impl Hop {
             if let Some(message) = first {
                 self.queue(message);
             }
-        }
-    }
-
-    fn target(&self, message: Message) -> Option<NodeId> {
-        match message {
-            Message::Arrived { block, .. } => self.ways.newest(block.flow.source),
-            Message::Request { .. }
-            | Message::Answer { .. }
-            | Message::Listen { .. }
-            | Message::Call { .. }
-            | Message::CallTo { .. } => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Messages of neighbours other than requests, and what becomes of whole blocks.
+//! Messages of neighbours other than requests, and what becomes of complete blocks.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -354,9 +354,20 @@ impl Hop {
         } else {
             self.over.put(id, shape.crc, refusal);
             self.pass_back(id, shape, refusal);
+            if id.number == 0 && refusal.is_some() {
+                self.let_go_of_early(id.flow);
+            }
         }
         self.forward(now, id.flow);
         self.admit_next(now);
+    }
+
+    /// Drops the early blocks of a flow that passes here and was refused: the destination knows
+    /// nothing of them, and would never answer.
+    fn let_go_of_early(&mut self, flow: FlowKey) {
+        let is_early = |(_, block): &(&BlockId, &Block)| block.shape.is_early;
+        let early: Vec<BlockId> = self.of_flow(flow).filter(is_early).map(|(id, _)| *id).collect();
+        early.into_iter().for_each(|id| _ = self.remove(id));
     }
 
     /// The destination takes a flow that begins here, or refuses it: its blocks are no longer

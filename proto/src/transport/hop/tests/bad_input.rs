@@ -1,4 +1,4 @@
-//! What no honest neighbour sends.
+//! Messages that no honest neighbour sends.
 
 use proptest::prelude::*;
 
@@ -201,4 +201,32 @@ proptest! {
         let end = row.now + Duration::from_secs(5);
         row.run_until(end);
     }
+}
+
+#[test]
+fn the_last_number_of_a_flow_that_is_refused_is_not_delivered_either() {
+    let mut row = two();
+    let id = BlockId { flow: flow(1), number: u32::MAX };
+    let payload = vec![7; 100];
+    says(&mut row, &header(id, 1), &request(crc32fast::hash(&payload), 100));
+    says(&mut row, &header(id, 1), &Body::Data { frame: 0, payload: payload.into() });
+    row.settle();
+    assert_eq!((row.delivered.len(), row.count(2, "blocks_held")), (0, 0));
+}
+
+#[test]
+fn a_relay_lets_go_of_what_came_before_the_first_block_of_a_flow_that_is_refused() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    row.unwanted.insert(flow(1));
+    let id = BlockId { flow: flow(1), number: 1 };
+    let payload = vec![7; 100];
+    let early = Header { destination: NodeId(3), is_early: true, ..header(id, 1) };
+    says(&mut row, &early, &request(crc32fast::hash(&payload), 100));
+    says(&mut row, &early, &Body::Data { frame: 0, payload: payload.into() });
+    assert_eq!(row.count(2, "blocks_held"), 1);
+    row.push(flow(1), 0, 3, 100, false);
+    let end = row.now + Duration::from_secs(5);
+    row.run_until(end);
+    assert_eq!(row.arrived.first().map(|one| one.refusal), Some(Some(Refusal::Unwanted)));
+    assert_eq!(row.count(2, "blocks_held"), 0, "nobody asks for it any more");
 }

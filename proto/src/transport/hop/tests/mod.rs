@@ -81,7 +81,9 @@ struct Row {
     drowned: usize,
     /// The longest datagram that devices take, in bytes.
     longest: usize,
-    /// Datagrams that they did not take.
+    /// Longer datagrams are lost on their way, in bytes.
+    longest_that_comes: Option<usize>,
+    /// Datagrams that devices did not take.
     refused: usize,
     /// Flows that no application takes.
     unwanted: BTreeSet<FlowKey>,
@@ -128,6 +130,7 @@ impl Row {
             busy: BTreeMap::new(),
             drowned: 0,
             longest: usize::MAX,
+            longest_that_comes: None,
             refused: 0,
             unwanted: BTreeSet::new(),
             is_slow: false,
@@ -334,7 +337,8 @@ impl Row {
         }
         *busy = begin + narrow.each;
         let at = *busy + Duration::from_millis(self.harm.wire_ms.unwrap_or_default());
-        if self.rng.uniform() >= self.harm.loss {
+        let is_too_long = self.longest_that_comes.is_some_and(|most| datagram.payload.len() > most);
+        if self.rng.uniform() >= self.harm.loss && !is_too_long {
             self.plan(at, usize::from(to.0) - 1, Event::Arrives(from, datagram));
         }
     }

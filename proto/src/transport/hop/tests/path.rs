@@ -1,4 +1,4 @@
-//! Paths of which nobody has said what they carry.
+//! Paths of unknown capacity.
 
 use super::*;
 
@@ -94,4 +94,17 @@ fn a_path_that_carries_less_for_a_time_is_filled_again_after_it() {
         after > before / 2,
         "{before} blocks in the 3 s before and {after} in the 4 s after it"
     );
+}
+
+#[test]
+fn a_path_over_which_no_frame_comes_is_not_sent_more_and_more() {
+    // As behind a tunnel for shorter datagrams: requests and answers come.
+    let mut row = row(2, (555, 70), 10, 0.0);
+    row.longest_that_comes = Some(1_000);
+    row.send(flow(1), 2, &[1 << 20; 4], Duration::from_secs(5));
+    let at_first = row.count(1, "frames_sent");
+    row.send_on(&[1 << 20; 4], 2, Duration::from_secs(60));
+    let rate = (row.count(1, "frames_sent") - at_first) / 60;
+    assert!(rate < 1_000, "{rate} frames a second, of which the path carries 1,800");
+    assert!(row.delivered.is_empty());
 }
