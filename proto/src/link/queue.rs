@@ -1,9 +1,9 @@
-//! Which packets a queue takes: all while there is room (drop-tail), or fewer the longer it is in
-//! the mean (RED: Floyd and Jacobson 1993, with the gentle variant of 2000), by marks where the
-//! packet can be marked (RFC 3168, 7).
+//! Queue disciplines: which packets a queue accepts. Drop-tail accepts all while there is room. RED
+//! (Floyd and Jacobson 1993, with the gentle variant of 2000) accepts fewer the longer the mean
+//! queue is, and marks packets instead of dropping them where possible (RFC 3168, 7).
 //!
-//! Lengths are in packets, as in ns-2. ns-2 knows the rate of its link, by which the mean falls
-//! while the queue is empty; a radio has none, so the time of a packet is measured. Packets are
+//! Lengths are in packets, as in ns-2. While the queue is empty, ns-2 lowers the mean according to
+//! the rate of its link; a radio has no fixed rate, so the time per packet is measured. Packets are
 //! marked below the upper threshold and dropped above it.
 
 use std::collections::VecDeque;
@@ -177,7 +177,8 @@ impl Red {
             return Verdict::Take;
         }
         self.since = Some(0);
-        if ecn && over < 0.0 && matches!(ip::ecn(packet), Ecn::Ect0 | Ecn::Ect1) {
+        // A packet that another queue has marked is forwarded unchanged (RFC 3168, 5).
+        if ecn && over < 0.0 && ip::ecn(packet) != Ecn::NotEct {
             self.marked += 1;
             return Verdict::Mark;
         }
@@ -312,6 +313,7 @@ mod tests {
         let config = RedConfig { weight: 1.0, ..RedConfig::default() };
         let kinds = |length, ecn, config| share(&mut red(config), length, &packet(ecn), 1_000).1;
         assert!(kinds(14, Ecn::Ect0, config).iter().all(|verdict| *verdict == Verdict::Mark));
+        assert!(kinds(14, Ecn::Ce, config).iter().all(|verdict| *verdict == Verdict::Mark));
         assert!(kinds(14, Ecn::NotEct, config).iter().all(|verdict| *verdict == Verdict::Drop));
         assert!(kinds(16, Ecn::Ect0, config).iter().all(|verdict| *verdict == Verdict::Drop));
         let without = RedConfig { ecn: false, ..config };

@@ -1,4 +1,4 @@
-//! What is impossible in a scenario: each problem with its place and what would be right.
+//! What is impossible in a scenario: each problem with its key and what would be right.
 
 mod adversary;
 mod class;
@@ -194,6 +194,7 @@ impl Scenario {
         if let Some(sweep) = &self.sweep {
             check_sweep(&mut found, sweep);
         }
+        flow::check_count(&mut found, self);
         if let Some(topology) = topology.as_ref().filter(|_| found.0.is_empty()) {
             flow::check_drawn(&mut found, self, topology);
         }

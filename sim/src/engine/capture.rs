@@ -1,4 +1,4 @@
-//! What goes on air, as JSON lines and as pcapng of what one node hears.
+//! Writes what is on the air: all of it as JSON lines, or what one node hears as pcapng.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -268,7 +268,10 @@ fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, place: usize, statio
         TransmissionKind::Data {
             protocol, payload, wants_ack, sequence, attempt, access, ..
         } => {
-            let ack = if *wants_ack { AckPolicy::Normal } else { AckPolicy::NoAck };
+            // Only a QoS frame can ask for no acknowledgement, and a frame without an access
+            // category is none.
+            let is_silent = !*wants_ack && access.is_some();
+            let ack = if is_silent { AckPolicy::NoAck } else { AckPolicy::Normal };
             let header = data(ack, *access, *sequence, *attempt, *protocol);
             match access {
                 Some(_) => ieee80211::put_qos_data(out, &header, payload),

@@ -1,4 +1,4 @@
-//! What a medium is made of: its radios and the directed links between them.
+//! Configuration of a medium: its radios and the directed links between them.
 
 use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_BYTES};
 use farhop_proto::base::{
@@ -84,16 +84,14 @@ impl AcParams {
 
     /// The standard's parameters for stations, with the TXOP limits of the 2007 edition.
     pub fn of(access: AccessCategory, phy: &Phy) -> Self {
-        let (smallest, largest) = phy.contention_window();
+        let (cw_min, cw_max) = phy.contention_window_of(access);
         let is_dsss = phy.kind == PhyKind::B;
         let txop = |dsss, ofdm| Duration::from_micros(if is_dsss { dsss } else { ofdm });
-        let (aifsn, cw_min, cw_max, txop) = match access {
-            AccessCategory::Voice => {
-                (2, (smallest + 1) / 4 - 1, smallest.div_ceil(2) - 1, txop(3264, 1504))
-            }
-            AccessCategory::Video => (2, smallest.div_ceil(2) - 1, smallest, txop(6016, 3008)),
-            AccessCategory::BestEffort => (3, smallest, largest, Duration::ZERO),
-            AccessCategory::Background => (7, smallest, largest, Duration::ZERO),
+        let (aifsn, txop) = match access {
+            AccessCategory::Voice => (2, txop(3264, 1504)),
+            AccessCategory::Video => (2, txop(6016, 3008)),
+            AccessCategory::BestEffort => (3, Duration::ZERO),
+            AccessCategory::Background => (7, Duration::ZERO),
         };
         Self { aifsn, cw_min, cw_max, txop }
     }

@@ -1,8 +1,8 @@
-//! What an exchange is made of, before it begins: which frames, at which rate, how long, what
-//! answers them and what goes before them (IEEE 802.11-1999 9.2.5, 802.11-2007 7.1.4 and 9.9.1.4).
+//! Planning of an exchange: its frames, rate and air time, what answers the data and what precedes
+//! it (IEEE 802.11-1999 9.2.5, 802.11-2007 7.1.4 and 9.9.1.4).
 //!
-//! In a TXOP the Duration field of a frame covers the next exchange where the next frame is known
-//! (single protection).
+//! In a TXOP the Duration field of a frame also covers the next exchange, if the next frame is
+//! known (single protection).
 
 use farhop_proto::base::phy::{ACK_BYTES, BLOCK_ACK_REQUEST_BYTES, Mode, RTS_BYTES, mpdu_bytes};
 use farhop_proto::base::{AckPolicy, Bitrate, Duration, Frame, Instant, NodeId, PhyKind};
@@ -181,6 +181,7 @@ impl Chip {
         match self.first_step(exchange) {
             Step::Rts
                 if exchange.to == before.to
+                    && !self.is_protected(exchange.rate)
                     && before.awaited == Awaited::Ack
                     && before.covered >= sifs + exchange.air_time + exchange.response =>
             {

@@ -149,6 +149,9 @@ fn what_no_card_takes_is_refused() {
         ("[radio.access.voice]\naifsn = 3", "radio.access"),
         ("edca = true\n[radio.access.voice]\ncw_min = 8", "radio.access.voice.cw_min"),
         ("edca = true\n[radio.access.video]\ntxop_us = 9000", "radio.access.video.txop_us"),
+        // Against the other bound of the standard.
+        ("edca = true\n[radio.access.voice]\ncw_min = 31", "radio.access.voice.cw_min"),
+        ("edca = true\n[radio.access.video]\ncw_max = 3", "radio.access.video.cw_max"),
     ] {
         let found = refused(radio);
         assert!(found.iter().any(|found| found == path), "{radio}: {found:?}");
@@ -205,6 +208,10 @@ fn each_frame_of_a_txop_is_announced_to_stations_of_802_11b() {
     println!("{bare:.0} and {protected:.0} us a frame");
     // A CTS at 11 Mb/s behind a short preamble, and SIFS, are 116 us.
     assert!(protected - bare > 115.0, "{bare:.0} and {protected:.0} us");
+    // RTS, CTS and two SIFS are 237 us. Stations of 802.11b cannot read the Duration of an answer.
+    let asked = per_frame(&format!("{burst}\nprotection = \"cts-to-self\"\nrts_threshold = 500"));
+    println!("{asked:.0} us with RTS");
+    assert!(asked - bare > 230.0, "{bare:.0} and {asked:.0} us");
 }
 
 /// Two stations that are decoded but whose signals lie below `sense_dbm`, and an access point.

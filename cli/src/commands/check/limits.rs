@@ -1,4 +1,4 @@
-//! What the links of a scenario can carry, with the mean of what radios draw.
+//! Estimates of what the links of a scenario can carry, with mean values for random gaps.
 
 use farhop_proto::base::phy::{
     ACK_BYTES, BLOCK_ACK_BYTES, LLC_SNAP_BYTES, Mode, RTS_BYTES, mpdu_bytes,
@@ -187,8 +187,7 @@ fn packets_a_slot(wild: &WildConfig, radio: &RadioSpec, slot: Duration) -> f64 {
     let frame = usize::from(filled).saturating_sub(LLC_SNAP_BYTES + radio.seal_bytes);
     // A filled frame holds the end of one packet and the beginning of another.
     let body = frame.saturating_sub(HEADER_BYTES + 2 * bundle::HEAD_BYTES);
-    let room = slot.saturating_sub(wild.guard());
-    let frames = room.as_nanos() as f64 / radio.unacknowledged(frame).as_nanos() as f64;
+    let frames = wild.room(slot).as_nanos() as f64 / radio.unacknowledged(frame).as_nanos() as f64;
     frames.min(window) * body as f64 / PACKET_BYTES as f64
 }
 
@@ -229,9 +228,13 @@ fn packets_an_access(
     // RTS and CTS cover a whole TXOP, unless its frames are unknown to 802.11b stations: then they
     // precede each of them.
     let way = if is_asked_for(radio, psdu) { there_and_back } else { Duration::ZERO };
-    let once = request(radio, psdu) + way;
-    let exchange = protection(radio, psdu) + phy.air_time(psdu, rate) + answered;
-    // A TXOP goes on after SIFS while the whole next exchange fits.
+    let request = request(radio, psdu) + way;
+    let (once, each) = match is_protected(radio) {
+        true => (Duration::ZERO, request + protection(radio, psdu)),
+        false => (request, Duration::ZERO),
+    };
+    let exchange = each + phy.air_time(psdu, rate) + answered;
+    // A TXOP continues after SIFS as long as the next exchange fits completely.
     let more = txop.saturating_sub(once + exchange).div_duration(phy.sifs() + exchange);
     // Acknowledged frames contend, whatever the gap before other frames.
     let gap = if mac_ack { Gap::Backoff } else { radio.spec.gap };
@@ -256,13 +259,17 @@ fn request(radio: &RadioPlan, psdu: usize) -> Duration {
     air_time(RTS_BYTES) + air_time(ACK_BYTES) + phy.sifs() * 2
 }
 
-/// What CTS to oneself takes before a frame of so many bytes, with the pause behind it; nothing
-/// where it does not go.
+/// Whether CTS to oneself keeps 802.11b stations, which do not understand the frames, off the air.
+fn is_protected(radio: &RadioPlan) -> bool {
+    let is_unknown = matches!(radio.spec.phy.mode(radio.spec.rate), Mode::Ofdm(_));
+    radio.config.protection == Protection::CtsToSelf && is_unknown
+}
+
+/// The time of CTS to oneself before a frame of this many bytes, with the SIFS after it; zero if it
+/// is not used.
 fn protection(radio: &RadioPlan, psdu: usize) -> Duration {
     let phy = &radio.spec.phy;
-    let is_unknown = matches!(phy.mode(radio.spec.rate), Mode::Ofdm(_));
-    let is_protected = radio.config.protection == Protection::CtsToSelf && is_unknown;
-    if is_asked_for(radio, psdu) || !is_protected {
+    if is_asked_for(radio, psdu) || !is_protected(radio) {
         return Duration::ZERO;
     }
     let all_know = phy.control_rate(Bitrate::from_100kbps(110));

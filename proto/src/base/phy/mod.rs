@@ -1,10 +1,10 @@
-//! Air time: how long each frame of each 802.11 PHY takes (IEEE 802.11-1999, b clauses 15 and 18,
-//! a clause 17, g clause 19; 802.11-2012 clauses 18 and 20 for narrow channels and n; 802.11ac-2013
+//! Air time: how long each frame of each 802.11 PHY takes (IEEE 802.11-1999, b clauses 15 and 18, a
+//! clause 17, g clause 19; 802.11-2012 clauses 18 and 20 for narrow channels and n; 802.11ac-2013
 //! clause 22; `radio.md` 1).
 //!
 //! Pure arithmetic, shared by the links that plan their air time and by the simulated chip. A
 //! narrow channel of a or g runs at a half or a quarter of the clock: symbols, preamble and SIFS
-//! last two and four times as long, and the slot is that of table 18-17. The standard has no narrow
+//! take two or four times as long, and the slot is that of table 18-17. The standard has no narrow
 //! channels at 2.4 GHz; cards use the same times there, and a SIFS of 32 or 64 us needs no signal
 //! extension.
 
@@ -19,6 +19,7 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::id::AccessCategory;
 use super::time::Duration;
 use super::units::Bitrate;
 
@@ -262,7 +263,20 @@ impl Phy {
         }
     }
 
-    /// The part of [`Self::plcp`] before the header: synchronisation alone.
+    /// Smallest and largest contention window of an access category (IEEE 802.11-2007, table 7-37).
+    pub const fn contention_window_of(&self, access: AccessCategory) -> (u32, u32) {
+        let (smallest, largest) = self.contention_window();
+        match access {
+            // A wire has no window.
+            AccessCategory::Voice => {
+                (((smallest + 1) / 4).saturating_sub(1), smallest.div_ceil(2).saturating_sub(1))
+            }
+            AccessCategory::Video => (smallest.div_ceil(2).saturating_sub(1), smallest),
+            AccessCategory::BestEffort | AccessCategory::Background => (smallest, largest),
+        }
+    }
+
+    /// The part of [`Self::plcp`] before the header: synchronisation only.
     pub fn preamble(&self, rate: Bitrate) -> Duration {
         if self.kind == PhyKind::Wire {
             Duration::ZERO

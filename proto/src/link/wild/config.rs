@@ -1,4 +1,4 @@
-//! Settings of `link/wild`.
+//! Configuration of `link/wild`.
 
 use std::fmt;
 
@@ -156,8 +156,7 @@ impl WildConfig {
     /// only once, at the end of the slot. If the radio aggregates, the first frame goes by itself,
     /// and time for a block acknowledgement request is kept after the last one.
     pub fn packets_a_slot(&self, radio: &RadioSpec, slot: Duration, bytes: usize) -> u64 {
-        let overhead = Duration::from_secs_f64(self.overhead_us / 1e6);
-        let (room, bytes) = (slot.saturating_sub(self.guard() + overhead), HEADER_BYTES + bytes);
+        let (room, bytes) = (self.room(slot), HEADER_BYTES + bytes);
         if !radio.aggregates() {
             return radio.frames_in(room, bytes);
         }
@@ -166,6 +165,11 @@ impl WildConfig {
         let others =
             (room + radio.there_and_back()).saturating_sub(first + radio.block_ack_request());
         u64::from(room >= first) + radio.frames_in(others, bytes)
+    }
+
+    /// The part of a slot that frames may use: without the guard and the overhead of one frame.
+    pub fn room(&self, slot: Duration) -> Duration {
+        slot.saturating_sub(self.guard() + Duration::from_secs_f64(self.overhead_us / 1e6))
     }
 
     /// Packets in flight to one neighbour; by default four slots of small packets. If it were

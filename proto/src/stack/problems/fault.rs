@@ -1,9 +1,12 @@
-//! What is impossible in faults.
+//! Checks of faults.
 
 use std::collections::BTreeMap;
 
 use super::{Found, Names};
 use crate::stack::scenario::{FaultConfig, Scenario};
+
+/// The shortest fault, in seconds: a shorter one might begin and end at the same nanosecond.
+const LEAST_S: f64 = 1e-6;
 
 /// Checks the faults of a scenario whose layouts are expanded.
 pub(super) fn check_faults(
@@ -18,9 +21,13 @@ pub(super) fn check_faults(
         let path = format!("fault[{index}]");
         let thing = check_thing(found, names, &path, fault, joined);
         let (from, to) = (fault.from_s, fault.to_s);
-        if !(from >= 0.0 && to > from && to.is_finite()) {
+        if !(from >= 0.0 && to - from >= LEAST_S && to.is_finite()) {
             let message = format!("down from {from} s to {to} s is no span of time");
-            found.add(format!("{path}.to_s"), message, "0 <= from_s < to_s");
+            found.add(
+                format!("{path}.to_s"),
+                message,
+                "0 <= from_s < to_s, by a microsecond or more",
+            );
             continue;
         }
         let Some(thing) = thing else { continue };

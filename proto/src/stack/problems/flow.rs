@@ -1,4 +1,4 @@
-//! What is impossible in the application and the transport of a flow.
+//! Checks of the application and the transport of a flow.
 
 use super::super::plan::Topology;
 use super::super::scenario::{Congestion, FlowConfig, FlowKind, Scenario, TcpSettings};
@@ -40,6 +40,22 @@ pub(super) fn check_way(found: &mut Found, index: usize, flow: &FlowConfig, hops
     if let Some(most) = flow.most_hops().filter(|most| hops > u16::from(*most)) {
         let message = format!("'{from}' and '{to}' are {hops} hops apart: {what} live for {most}");
         found.add(path, message, format!("a way of at most {most} hops"));
+    }
+}
+
+/// Most flows of a scenario: each has a port of its own.
+const FLOWS: u64 = 60_000;
+
+/// Finds more flows than there are ports.
+pub(super) fn check_count(found: &mut Found, scenario: &Scenario) {
+    let of = |flow: &FlowConfig| flow.random.as_ref().map_or(1, |random| random.count);
+    let all = scenario.flow.iter().map(of).fold(0, u64::saturating_add);
+    if all > FLOWS {
+        found.add(
+            "flow",
+            format!("{all} flows have no ports of their own"),
+            format!("{FLOWS} or fewer"),
+        );
     }
 }
 

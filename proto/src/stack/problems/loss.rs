@@ -1,4 +1,4 @@
-//! What is impossible in a loss process.
+//! Checks of loss processes.
 
 use super::Found;
 use crate::base::{Bitrate, Phy};
@@ -79,7 +79,8 @@ fn check_runs(found: &mut Found, path: &str, runs: &ErrorRunsConfig) {
     let most = mean / (1.0 + mean);
     if runs.loss > most {
         let message = format!("runs of {mean:.2} frames in the mean cannot lose {}", runs.loss);
-        found.add(format!("{path}.loss"), message, format!("at most {most:.3}, or longer runs"));
+        let most = (most * 1e3).floor() / 1e3;
+        found.add(format!("{path}.loss"), message, format!("at most {most}, or longer runs"));
     }
 }
 

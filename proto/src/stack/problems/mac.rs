@@ -1,4 +1,4 @@
-//! What is impossible in the MAC of a radio.
+//! Checks of the MAC of a radio.
 
 use super::Found;
 use crate::base::{AccessCategory, PhyKind};
@@ -39,11 +39,17 @@ pub(super) fn check_mac(found: &mut Found, radio: &RadioConfig) {
         ("video", AccessCategory::Video),
         ("voice", AccessCategory::Voice),
     ] {
-        check_access(found, name, radio.access.of(access));
+        let standard = radio.phy().contention_window_of(access);
+        check_access(found, name, radio.access.of(access), standard);
     }
 }
 
-fn check_access(found: &mut Found, name: &str, access: &AccessConfig) {
+fn check_access(
+    found: &mut Found,
+    name: &str,
+    access: &AccessConfig,
+    (smallest, largest): (u32, u32),
+) {
     if let Some(aifsn) = access.aifsn.filter(|aifsn| !(2..=15).contains(aifsn)) {
         let message = format!("{aifsn} slots make no interframe space");
         found.add(format!("radio.access.{name}.aifsn"), message, "2 to 15");
@@ -56,11 +62,16 @@ fn check_access(found: &mut Found, name: &str, access: &AccessConfig) {
             found.add(format!("radio.access.{name}.{key}"), message, help);
         }
     }
-    if let (Some(smallest), Some(largest)) = (access.cw_min, access.cw_max)
-        && smallest > largest
-    {
+    let given = (access.cw_min, access.cw_max);
+    let (smallest, largest) = (given.0.unwrap_or(smallest), given.1.unwrap_or(largest));
+    if given != (None, None) && smallest > largest {
         let message = format!("the window cannot shrink from {smallest} to {largest}");
-        found.add(format!("radio.access.{name}.cw_max"), message, "cw_min or more");
+        let (key, help) = match given {
+            (Some(_), None) => ("cw_min", format!("{largest} or less, or a larger cw_max with it")),
+            (None, _) => ("cw_max", format!("{smallest} or more, or a smaller cw_min with it")),
+            _ => ("cw_max", "cw_min or more".to_owned()),
+        };
+        found.add(format!("radio.access.{name}.{key}"), message, help);
     }
     if let Some(txop) = access.txop_us.filter(|txop| *txop > MOST_TXOP_US) {
         let message = format!("no driver asks for a TXOP of {txop} us");

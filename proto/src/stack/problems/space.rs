@@ -1,4 +1,4 @@
-//! What is impossible in places, propagation and movement.
+//! Checks of positions, propagation and movement.
 
 use super::{Found, NODES};
 use crate::stack::scenario::{
@@ -52,10 +52,11 @@ pub(super) fn check_laid_out(found: &mut Found, scenario: &Scenario, placed: &Sc
         let at_m = node.position_m.iter().flat_map(|position| position.0);
         at_m.into_iter().any(|at| !(-FAR_M..=FAR_M).contains(&at))
     };
-    if let Some(node) = placed.node.iter().skip(scenario.node.len()).find(is_far) {
+    let first = scenario.node.len();
+    if let Some(at) = placed.node.iter().skip(first).position(|node| is_far(&node)) {
+        let node = &placed.node[first + at];
         let message = format!("it puts '{}' farther than {FAR_M} m away", node.name);
-        let is_own = |layout: &LayoutConfig| node.name.starts_with(layout.name());
-        let index = scenario.layout.iter().position(is_own).unwrap_or_default();
+        let index = scenario.layout_of(first + at);
         found.add(format!("layout[{index}]"), message, "less room between nodes, or fewer nodes");
     }
 }

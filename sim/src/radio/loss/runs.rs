@@ -1,5 +1,5 @@
-//! Runs of lost frames whose lengths were measured (`radio.md` 5.3). What is known is their
-//! distribution; the runs between them are geometric, with the mean that yields the loss.
+//! Runs of lost frames with a measured distribution of lengths (`radio.md` 5.3). The runs of frames
+//! that arrive between them are geometric, with the mean that yields the configured loss.
 
 use std::sync::Arc;
 
@@ -40,7 +40,8 @@ impl ErrorRuns {
         }
         let mean: f64 = 1.0 + shares.iter().map(|share| 1.0 - share).sum::<f64>();
         let good_mean = if loss > 0.0 { mean * (1.0 - loss) / loss } else { f64::INFINITY };
-        (good_mean >= 1.0).then_some(Self { shares, loss, good_mean })
+        // At the limit the mean is 1, except for rounding.
+        (good_mean >= 1.0 - 1e-6).then(|| Self { shares, loss, good_mean: good_mean.max(1.0) })
     }
 
     /// The long-run loss.

@@ -1,4 +1,4 @@
-//! Long-run means, bursts, and what each process is sensitive to.
+//! Long-run means, bursts, and what each process depends on.
 
 use farhop_proto::base::{Phy, Seed};
 
@@ -110,6 +110,9 @@ fn runs_of_lost_frames_are_as_long_as_measured() {
 #[test]
 fn runs_that_cannot_make_their_loss_are_refused() {
     assert_eq!(ErrorRuns::new(&[(1, 1.0)], 0.6), None);
+    // Runs of four and of nine, with one frame between two of them.
+    assert!(ErrorRuns::new(&[(3, 0.0), (4, 1.0)], 0.8).is_some());
+    assert!(ErrorRuns::new(&[(8, 0.0), (9, 1.0)], 0.9).is_some());
     assert_eq!(ErrorRuns::new(&[(1, 0.5), (2, 0.9)], 0.1), None);
     assert_eq!(ErrorRuns::new(&[(2, 0.5), (1, 1.0)], 0.1), None);
     assert_eq!(ErrorRuns::new(&[], 0.1), None);
