@@ -224,8 +224,22 @@ fn a_request_without_end_is_cut_off() {
     let mut stream = client(dir.path());
     stream.write_all(&[b'x'; 20_000]).expect("a request");
     serve(&mut control);
+    assert_eq!(line(&stream), "{\"error\":\"a request has 16384 bytes at most\"}\n");
+    serve(&mut control);
     // What was not read of it turns the end into a reset.
     assert!(!matches!(stream.read(&mut [0; 16]), Ok(1..)), "the daemon has hung up");
+}
+
+#[test]
+fn a_request_that_breaks_off_is_told_where() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut control = Control::open(dir.path(), "a").expect("a socket");
+    let mut stream = client(dir.path());
+    stream.write_all(b"{\"query\":\"sta").expect("a part");
+    stream.shutdown(std::net::Shutdown::Write).expect("its end");
+    serve(&mut control);
+    let said = line(&stream);
+    assert!(said.contains("EOF while parsing a string at line 1 column 13"), "{said}");
 }
 
 #[test]

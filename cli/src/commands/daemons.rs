@@ -1,4 +1,4 @@
-//! Which running daemons a command asks.
+//! Selects the running daemons that a command asks.
 
 use std::path::{Path, PathBuf};
 
@@ -128,6 +128,10 @@ fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
         if let (Some(name), None) = (wanted.lab, &inside) {
             lab::find(Some(name))?;
         }
+        let gone = |node| labs(wanted).find_map(|lab| lab.gone(node));
+        if let Some(gone) = wanted.node.and_then(gone) {
+            return Err(Failure::Failed(gone));
+        }
         let who = wanted.node.map_or("no daemon".into(), |node| format!("no daemon for '{node}'"));
         let place = wanted.lab.map_or(String::new(), |lab| format!(" in the lab '{lab}'"));
         let mut barred = dirs.iter().flat_map(|dir| daemon::barred(dir));
@@ -155,14 +159,18 @@ fn running(wanted: Wanted<'_>) -> Result<Vec<daemon::Running>, Failure> {
     Ok(running)
 }
 
-/// The folders with the control sockets of those that are wanted.
-fn dirs(wanted: Wanted<'_>) -> Vec<PathBuf> {
-    let is_wanted = |state: &lab::LabState| {
-        wanted.lab.is_none_or(|name| state.id == name || state.scenario == name)
-    };
+/// The selected labs that are up.
+fn labs(wanted: Wanted<'_>) -> impl Iterator<Item = LabState> {
+    let is_wanted =
+        move |lab: &LabState| wanted.lab.is_none_or(|name| lab.id == name || lab.scenario == name);
     let is_elsewhere = wanted.runtime_dir.is_some() && wanted.lab.is_none();
     let labs = if is_elsewhere { Vec::new() } else { lab::list() };
-    let labs = labs.into_iter().filter(lab::LabState::is_alive).filter(is_wanted);
+    labs.into_iter().filter(LabState::is_alive).filter(is_wanted)
+}
+
+/// The folders with the control sockets of the selected daemons.
+fn dirs(wanted: Wanted<'_>) -> Vec<PathBuf> {
+    let labs = labs(wanted);
     let own = wanted.runtime_dir.map_or_else(runtime_dirs, |dir| vec![dir.to_owned()]);
     let own = if wanted.lab.is_none() { own } else { Vec::new() };
     own.into_iter().chain(labs.map(|lab| lab.dir())).collect()

@@ -1,4 +1,4 @@
-//! `farhop status`: what running daemons are doing.
+//! `farhop status`: the state of running daemons.
 
 mod link;
 mod time;
@@ -492,6 +492,11 @@ mod tests {
         status["stack"]["link"]["neighbours"][0]["heard_ago_ns"] = Value::Null;
         let said = describe(&status, None);
         assert!(said.contains("valley: DOWN, never heard, 12 packets queued\n"), "{said}");
+        status["stack"]["link"]["neighbours"][0]["refused"] = json!("slot-length");
+        let said = describe(&status, None);
+        let line = "valley: DOWN, REFUSED: it has another slot-length, 12 packets queued\n";
+        assert!(said.contains(line), "{said}");
+        status["stack"]["link"]["neighbours"][0]["refused"] = Value::Null;
         status["stack"]["link"]["kind"] = json!("plain");
         let said = describe(&status, None);
         assert!(said.contains("valley: no data yet, 12 packets queued\n"), "{said}");

@@ -1,4 +1,4 @@
-//! The scenarios of a sweep: the values of each point put into the text of the file.
+//! The scenarios of a sweep: the values of each point are put into the scenario as it was written.
 
 use std::collections::BTreeMap;
 
@@ -158,6 +158,15 @@ impl Points {
             return Problem { path, message: format!("{key}: {message}"), help };
         }
         let path = format!("sweep.vary[{place}].values[{index}]");
+        // A key that is missing beside the value belongs into its table, which the file may lack.
+        let beside = match (&values[index], key.rsplit_once('.')) {
+            (SweepValue::Table(_), _) | (_, None) => None,
+            (_, Some((table, _))) => message.starts_with("missing field").then_some(table),
+        };
+        let help = match beside {
+            Some(table) => format!("write `{table}` into the file, with the value that is missing"),
+            None => help,
+        };
         Problem { path, message: format!("with {key} = {}: {message}", values[index]), help }
     }
 
@@ -410,6 +419,8 @@ mod tests {
             ("link[0].loss", "[5, 0]", ["with link[0].loss = 5: ", "right would be"]),
             ("mobility.pause_s", "[[1, 2, 3]]", ["an array of 3 elements", "right would be: 2"]),
             ("stack.link", "[[\"plain\"]]", ["expected a table", "{ kind = \"wild\" }"]),
+            ("stack.link", "[{ slot_ms = 9 }]", ["missing field `kind`", "add `kind = ...` here"]),
+            ("stack.link.slot_ms", "[9]", ["missing field `kind`", "write `stack.link` into the"]),
             ("radio", "[{ phy = \"802.11b\" }, [1]]", ["with radio = [1]", "a table in braces"]),
         ] {
             let said = vary(key, values);

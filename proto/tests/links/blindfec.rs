@@ -1,8 +1,13 @@
 //! Stories of blind coding.
 
-use farhop_proto::base::{Duration, Instant, Seed};
+use bytes::Bytes;
+use farhop_proto::base::{
+    Cx, Duration, EtherType, FrameUp, Instant, Layer, NodeId, RadioId, ReceivedFrame, Seed,
+};
+use farhop_proto::link::Link as _;
 use farhop_proto::link::blindfec::{BlindFec, BlindFecConfig};
 use farhop_proto::link::wild::residual;
+use farhop_proto::wire::blindfec::{Header, encode};
 use farhop_testkit::{Pair, PairConfig, Source};
 
 fn secs(seconds: f64) -> Instant {
@@ -33,4 +38,37 @@ fn a_block_that_does_not_fill_up_is_protected_all_the_same() {
     // A packet each 30 ms stands alone in its block: it goes out twice.
     let (left, sent) = left(&BlindFecConfig::default(), 0.2, Duration::from_millis(30));
     assert!((left - 0.04).abs() < 0.02, "{left} of {sent}");
+}
+
+#[test]
+fn a_neighbour_with_another_link_is_named() {
+    let radio = PairConfig::default().radio;
+    let mut link = BlindFec::build(&BlindFecConfig::default(), NodeId(1), &[radio], Seed(1));
+    let mut cx = Cx::new(Instant::ZERO);
+    let mut told = |protocol, payload: Bytes| {
+        let frame = ReceivedFrame {
+            radio: RadioId(0),
+            from: NodeId(2),
+            to: Some(NodeId(1)),
+            protocol,
+            payload,
+            started: Instant::ZERO,
+            rate: radio.rate,
+            signal: None,
+            bits: 0,
+        };
+        link.handle_rx(&mut cx, FrameUp::Received(frame));
+        let status = link.status(Instant::ZERO);
+        let told = status.neighbours.first().map(|peer| (peer.up, peer.refused.clone()));
+        (told, status.counters["malformed"])
+    };
+    let refused = Some((false, Some("link-protocol".into())));
+    let empty = Bytes::new();
+    assert_eq!(told(EtherType::FARHOP, empty), (None, 0), "a frame of a layer below");
+    assert_eq!(told(EtherType::SEALED, Bytes::from_static(&[7; 40])), (None, 1));
+    assert_eq!(told(EtherType::FARHOP, Bytes::from_static(&[0x45; 40])), (refused.clone(), 2));
+    let header = Header { incarnation: 1, block: 0, index: 0, k: None };
+    let unit = encode(&header, &[0; 40]);
+    assert_eq!(told(EtherType::IPV4, unit.clone()), (refused, 3), "a packet by itself");
+    assert_eq!(told(EtherType::FARHOP, unit), (Some((true, None)), 3));
 }

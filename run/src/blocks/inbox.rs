@@ -1,5 +1,5 @@
-//! Files that come to this node, on disk: a part that grows, and is renamed once it is whole and
-//! that is written down.
+//! Files that arrive at this node, on disk: a `.part` file grows, and is renamed once it is
+//! complete and recorded as such.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use farhop_proto::transport::hop::{Delivery, Durable, HopConfig};
 use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use ring::digest::{Context as Digest, SHA256};
 
-use super::store::{Change, Store};
+use super::store::{Change, Store, make_folder};
 use crate::files::{FileInfo, Incoming, State};
 
 /// Bytes that are read at once for a checksum.
@@ -80,7 +80,7 @@ impl Inbox {
         store: &Store,
         all: &mut [Incoming],
     ) -> Result<Self> {
-        fs::create_dir_all(&dir)?;
+        make_folder(&dir)?;
         mend(store, &dir, all)?;
         remove_strays(&dir, config.durable, all)?;
         let moving = all.iter().filter(|file| file.state == State::Moving);
@@ -277,7 +277,7 @@ impl Inbox {
     /// so that the block is tried again.
     fn make(&self, part: &Path) -> io::Result<()> {
         let made = File::create(part).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => fs::create_dir(&self.dir).and_then(|()| File::create(part)),
+            io::ErrorKind::NotFound => make_folder(&self.dir).and_then(|()| File::create(part)),
             _ => Err(error),
         });
         made.map(drop).map_err(|error| match error.kind() {

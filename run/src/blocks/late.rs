@@ -1,7 +1,6 @@
-//! Blocks for this node that could not be written, because the disk is full for example. They wait,
-//! and are tried again: of their flows more may have been confirmed already, so these cannot be
-//! refused, and what came of them cannot be let go of. Their senders are held back as by a program
-//! that reads slowly.
+//! Blocks for this node that could not be written, for example because the disk is full. They wait,
+//! and are tried again. They cannot be refused, as earlier blocks of their flows may have been
+//! acknowledged. Meanwhile their senders are held back, as by a program that reads slowly.
 
 use std::time::{Duration, Instant};
 
@@ -81,8 +80,10 @@ impl Late {
     /// The blocks since [`Late::begin`] are safe, or are tried again.
     pub(super) fn end(&mut self, is_safe: bool) {
         let tried = std::mem::take(&mut self.tried);
-        if !is_safe {
-            tried.into_iter().for_each(|task| self.put(task));
+        if !is_safe && !tried.is_empty() {
+            // Blocks that already wait are later ones of the same flows.
+            self.waiting.splice(0..0, tried);
+            self.due.get_or_insert_with(|| Instant::now() + AGAIN);
         }
     }
 
@@ -112,5 +113,44 @@ impl Late {
             }
         }
         record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use farhop_proto::base::NodeId;
+    use farhop_proto::transport::hop::{Delivery, Shape};
+
+    use super::*;
+
+    fn block(local: u32, number: u32) -> Task {
+        let id = BlockId { flow: FlowKey { source: NodeId(1), local }, number };
+        let shape = Shape {
+            destination: NodeId(3),
+            frames: 1,
+            length: 0,
+            crc: 0,
+            hops_left: 1,
+            hops_made: 0,
+            opens: false,
+            finishes: false,
+            is_early: false,
+        };
+        Task::Deliver(Delivery { id, shape, frames: vec![Bytes::new()] })
+    }
+
+    #[test]
+    fn blocks_that_were_written_in_vain_come_before_those_that_could_not_be() {
+        let mut late = Late::default();
+        late.begin(block(1, 5));
+        late.put(block(1, 6));
+        assert!(late.behind(block(1, 7)).is_none(), "it waits behind that");
+        late.begin(block(2, 3));
+        late.end(false);
+        let waiting = late.take();
+        let waiting = waiting.iter().map(|task| block_of(task).expect("a block"));
+        let waiting: Vec<_> = waiting.map(|id| (id.flow.local, id.number)).collect();
+        assert_eq!(waiting, [(1, 5), (2, 3), (1, 6), (1, 7)]);
     }
 }

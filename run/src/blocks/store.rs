@@ -1,10 +1,11 @@
-//! What survives the daemon: blocks of others, and what is known of files on their way. One file
-//! of an embedded store; each change is there whole or not at all, whenever the daemon ends.
+//! What survives the daemon: blocks that pass through, and the records of files and flows. It is a
+//! single file of an embedded database; each change is written completely or not at all, whenever
+//! the daemon ends.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::error::StoreError;
+pub(super) use self::make::make_folder;
 use self::make::make_if_new;
 use self::on_disk::OnDisk;
 use crate::files::{Incoming, Outgoing};
@@ -140,8 +142,8 @@ impl Store {
     ///
     /// Fails if another process has the store open, or it cannot be read or written.
     pub fn open(dir: &Path, config: &HopConfig) -> Result<Self, StoreError> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        // Blocks of others are in it, and folders of earlier versions could be read by all.
+        make_folder(dir)?;
+        // It has blocks of others, and folders of earlier versions were readable by all.
         if let Err(error) = fs::set_permissions(dir, fs::Permissions::from_mode(0o700)) {
             tracing::warn!(dir = %dir.display(), "others may read what is kept here: {error}");
         }

@@ -1,7 +1,7 @@
-//! The control socket: one JSON request a line, one JSON answer a line.
+//! The control socket: each request is a line of JSON, and so is each answer.
 //!
-//! It is served between two turns of the loop and never waited for: what a client does not read
-//! stays in a buffer with a limit, and what it asks beyond that waits with it.
+//! It is served between turns of the loop and never blocks it: answers that a client does not read
+//! stay in a buffer of limited size, and while that is full the client's requests wait.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -17,6 +17,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::client::{ControlError, PATH_BYTES, is_listening, is_ours, socket_path};
+use super::is_readable;
 use crate::files::SendFile;
 use crate::sockets::Wish;
 
@@ -29,6 +30,8 @@ const CLIENTS: usize = 64;
 /// How long a client must have been silent before a new one may replace it. A client normally asks
 /// as soon as it is connected.
 const IDLE: StdDuration = StdDuration::from_millis(100);
+/// How long no client is accepted after the daemon ran out of file descriptors.
+const CLOSED: StdDuration = StdDuration::from_millis(100);
 /// Longest request, in bytes.
 const REQUEST_BYTES: usize = 16 << 10;
 /// Longest answer, in bytes.
@@ -99,7 +102,10 @@ pub struct Control {
     file: u64,
     _made: Made,
     clients: Vec<Client>,
-    /// When it was last looked whether the file is there.
+    /// Until when no client is accepted, because the daemon is out of file descriptors: the
+    /// listener would wake the loop again and again.
+    closed_until: Option<StdInstant>,
+    /// When it was last checked that the file exists.
     looked: StdInstant,
     /// Why the socket could not be made again at the last check; `None` if it could, or need not
     /// be.
@@ -158,8 +164,17 @@ impl Control {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         let file = fs::metadata(&path).map_err(fail)?.ino();
-        let (name, clients, looked) = (name.into(), Vec::new(), StdInstant::now());
-        Ok(Self { listener, name, path, file, _made: made, clients, looked, trouble: None })
+        Ok(Self {
+            listener,
+            name: name.into(),
+            path,
+            file,
+            _made: made,
+            clients: Vec::new(),
+            closed_until: None,
+            looked: StdInstant::now(),
+            trouble: None,
+        })
     }
 
     /// Checks from time to time that the file of the socket exists, and makes the socket again if
@@ -199,24 +214,31 @@ impl Control {
     /// Descriptors to wait on.
     pub fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let clients = self.clients.iter().map(|client| (client.stream.as_fd(), client.wants()));
-        clients.chain([(self.listener.as_fd(), PollFlags::IN)])
+        let is_closed = self.closed_until.is_some_and(|until| StdInstant::now() < until);
+        let wanted = if is_closed { PollFlags::empty() } else { PollFlags::IN };
+        clients.chain([(self.listener.as_fd(), wanted)])
     }
 
     /// Reads requests and writes answers as far as possible without blocking. Returns the
     /// connections that are to become sockets.
     pub fn serve(&mut self, answer: &mut dyn FnMut(Request) -> serde_json::Value) -> Vec<Wished> {
-        while self.clients.len() < CLIENTS || self.let_go_of_idle(IDLE) {
+        self.closed_until = None;
+        while self.clients.len() < CLIENTS
+            || (is_readable(&self.listener) && self.let_go_of_idle(IDLE))
+        {
             match self.listener.accept() {
                 Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
                     self.clients.push(Client::new(stream));
                 }
                 Ok(_) => {}
                 // No more files can be opened: somebody makes place, as where there are too many.
-                Err(error) => {
-                    if !is_out_of_files(&error) || !self.let_go_of_idle(StdDuration::ZERO) {
+                Err(error) if is_out_of_files(&error) => {
+                    if !self.let_go_of_idle(StdDuration::ZERO) {
+                        self.closed_until = Some(StdInstant::now() + CLOSED);
                         break;
                     }
                 }
+                Err(_) => break,
             }
         }
         for client in &mut self.clients {
@@ -412,11 +434,16 @@ impl Client {
                 return;
             }
             let Some(end) = self.request.iter().position(|byte| *byte == b'\n') else {
-                self.is_over |= self.request.len() > REQUEST_BYTES;
+                if self.request.len() > REQUEST_BYTES {
+                    self.request.clear();
+                    self.has_ended = true;
+                    let most = format!("a request has {REQUEST_BYTES} bytes at most");
+                    self.say(&serde_json::json!({ "error": most }));
+                }
                 return;
             };
             let line: Vec<u8> = self.request.drain(..=end).collect();
-            let value = match serde_json::from_slice(&line) {
+            let value = match serde_json::from_slice(line.trim_ascii_end()) {
                 Ok(Request::Socket(wish)) => {
                     self.wish = Some(wish);
                     return;
@@ -424,14 +451,18 @@ impl Client {
                 Ok(request) => answer(request),
                 Err(error) => serde_json::json!({ "error": format!("not a request: {error}") }),
             };
-            let value = value.to_string();
-            if value.len() > ANSWER_BYTES {
-                self.is_over = true;
-                return;
-            }
-            self.answer.extend_from_slice(value.as_bytes());
-            self.answer.push(b'\n');
+            self.say(&value);
         }
+    }
+
+    fn say(&mut self, value: &serde_json::Value) {
+        let mut value = value.to_string();
+        if value.len() > ANSWER_BYTES {
+            let why = format!("the answer has {} bytes, of at most {ANSWER_BYTES}", value.len());
+            value = serde_json::json!({ "error": why }).to_string();
+        }
+        self.answer.extend_from_slice(value.as_bytes());
+        self.answer.push(b'\n');
     }
 
     fn write(&mut self) {

@@ -1,8 +1,8 @@
 //! The daemon: one node's stack on real devices.
 //!
-//! One thread, one loop ([`driver`]): it sleeps until a device, the host or a client has
-//! something, or a deadline of the stack has come. A client asks over the control socket
-//! ([`control`]) what the daemon is doing ([`DaemonStatus`]).
+//! One thread runs one loop ([`driver`]): it sleeps until a device, the host or a client is ready,
+//! or a deadline of the stack has come. A client asks over the control socket ([`control`]) for the
+//! state of the daemon ([`DaemonStatus`]).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -450,7 +450,7 @@ impl Serving<'_> {
     }
 }
 
-fn is_readable(fd: &OwnedFd) -> bool {
+fn is_readable(fd: &impl AsFd) -> bool {
     let mut fds = [rustix::event::PollFd::new(fd, PollFlags::IN)];
     rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default()))
         .is_ok_and(|ready| ready > 0)

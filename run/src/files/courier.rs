@@ -1,4 +1,4 @@
-//! Which block of which file is next, and what the destination has.
+//! The courier: decides which block of which file is sent next, and tracks what has arrived.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,7 +8,7 @@ use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Hop, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 
-use super::records::{FileInfo, Incoming, Outgoing, State, wrong_name};
+use super::records::{FileInfo, Incoming, Outgoing, State, is_sum, wrong_name};
 use super::status::{FilesStatus, IncomingStatus, OutgoingStatus, SendFile};
 use crate::blocks::{
     Coming, Consignment, Office, Task, inbox_folder, modified_ns, open_file, random, whole_file,
@@ -249,6 +249,7 @@ impl Courier {
         ensure!(path.is_absolute(), "{} is not a full path", path.display());
         let opened = open_file(&path);
         let (_, metadata) = opened.with_context(|| format!("cannot read {}", path.display()))?;
+        ensure!(is_sum(&sha256), "a SHA-256 has 64 hexadecimal digits");
         let modified_ns = modified_ns(&metadata);
         let is_same = metadata.len() == size && before.is_none_or(|before| before == modified_ns);
         ensure!(is_same, "{} was changed while its checksum was computed", path.display());
@@ -493,7 +494,7 @@ mod tests {
 
     /// A file of 9 bytes to be sent to `valley`.
     fn wanted(path: PathBuf, name: &str) -> SendFile {
-        let (to, name, sha256) = ("valley".into(), name.into(), "ab".into());
+        let (to, name, sha256) = ("valley".into(), name.into(), "ab".repeat(32));
         SendFile { path, to, name, size: 9, sha256, modified_ns: None }
     }
 

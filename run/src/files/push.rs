@@ -1,4 +1,4 @@
-//! Files of which the length is not known when they begin: what `farhop push` does.
+//! Files whose length is not known when they begin, as `farhop push` sends them.
 
 use std::io::{self, Read};
 use std::thread;
@@ -33,6 +33,8 @@ struct Pushing<'a> {
     /// The daemon's name for the flow.
     name: String,
     sender: BlockSender,
+    /// Length of each block except the last.
+    block_bytes: usize,
     watcher: &'a mut dyn FnMut(u64) -> bool,
     done: u64,
 }
@@ -47,7 +49,8 @@ impl Push {
     pub fn run(&self, input: &mut dyn Read, watcher: &mut dyn FnMut(u64) -> bool) -> Result<u64> {
         let name = format!("push-{:016x}", random()?);
         let sender = BlockSender::push(&self.daemon, &self.to, &self.file, &name)?;
-        let mut pushing = Pushing { push: self, name, sender, watcher, done: 0 };
+        let block_bytes = sender.block_bytes();
+        let mut pushing = Pushing { push: self, name, sender, block_bytes, watcher, done: 0 };
         let outcome = pushing.send_all(input);
         if outcome.is_err() {
             // If the daemon does not know the flow any more, there is nothing to give up.
@@ -61,7 +64,7 @@ impl Push {
 impl Pushing<'_> {
     fn send_all(&mut self, input: &mut dyn Read) -> Result<()> {
         let mut digest = Digest::new(&SHA256);
-        let mut block = vec![0; self.sender.block_bytes()];
+        let mut block = vec![0; self.block_bytes];
         loop {
             let length = fill(input, &mut block)?;
             digest.update(&block[..length]);
@@ -135,6 +138,10 @@ impl Pushing<'_> {
                     self.sender = sender;
                     let has_all = self.sender.next() >= taken;
                     ensure!(has_all, "the daemon here has lost what was pushed: push it again");
+                    ensure!(
+                        self.sender.block_bytes() >= self.block_bytes,
+                        "the daemon here has shorter blocks now (`block_bytes`): push it again"
+                    );
                     return Ok(());
                 }
                 Err(error @ SocketError::Refused(_)) => return Err(error.into()),

@@ -1,4 +1,4 @@
-//! What is written down of files on their way, and what a first block says of its file.
+//! Records of files on their way, and the description of a file in its first block.
 
 use std::ops::RangeInclusive;
 
@@ -115,9 +115,17 @@ impl FileInfo {
     /// Reads a first block: the description and the bytes after it. `None` if it is invalid.
     pub(crate) fn read(block: &Bytes) -> Option<(Self, Bytes)> {
         let (info, rest): (Self, Bytes) = read(Kind::File, block)?;
-        let is_fit = info.streamed || info.size >= rest.len() as u64;
+        let is_fit = match info.streamed {
+            true => info.sha256.is_empty(),
+            false => info.size >= rest.len() as u64 && is_sum(&info.sha256),
+        };
         (is_name(&info.name) && is_fit).then_some((info, rest))
     }
+}
+
+/// Whether this is a SHA-256 in hexadecimal.
+pub(crate) fn is_sum(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// Characters that change the direction of writing (Unicode Standard Annex 9, section 2).
@@ -238,7 +246,7 @@ mod tests {
         let info = FileInfo {
             name: "map.png".into(),
             size,
-            sha256: "ab".into(),
+            sha256: "ab".repeat(32),
             nonce: 7,
             streamed: false,
         };
@@ -279,6 +287,10 @@ mod tests {
         let (info, rest) = FileInfo::read(&block).expect("as it was written");
         assert_eq!((info, &rest[..]), (outgoing(5).info, &b"bytes"[..]));
         assert!((0..block.len() - 5).all(|end| FileInfo::read(&block.slice(..end)).is_none()));
+        for sha256 in ["", "ab", &"ab".repeat(30_000), &"xy".repeat(32)] {
+            let info = FileInfo { sha256: sha256.into(), ..outgoing(5).info };
+            assert!(FileInfo::read(&front(Kind::File, &info).into()).is_none(), "{sha256:.70}");
+        }
     }
 
     #[test]

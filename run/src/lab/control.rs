@@ -1,4 +1,4 @@
-//! Running programs inside a lab, and taking labs down from outside.
+//! Runs programs inside a lab, and takes labs down from outside.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,7 +14,6 @@ use std::time::{Duration as StdDuration, Instant as WallClock};
 use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::children::AIR;
 use super::foreign::but_foreign;
 use super::programs::{end_programs, signal};
 use super::state::{LabState, Process, named, refuse_several, remove_unborn};
@@ -85,20 +84,8 @@ pub fn is_inside() -> bool {
 
 fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
     let process = lab.occupant(node).ok_or_else(|| lab.no_node(node))?;
-    if !process.is_alive() {
-        let (id, is_node) = (&lab.id, node != AIR);
-        let log = lab.dir().join(format!("{node}.log"));
-        let what = match (is_node && lab.kept, lab.is_stopped(node)) {
-            (true, true) => {
-                format!("is stopped: `farhop lab start --lab {id} {node}` starts it again")
-            }
-            (true, false) => format!(
-                "has died and is started again: try once more in a second, or see {}",
-                log.display()
-            ),
-            _ => format!("has died: only a new lab has it again, after `farhop lab down {id}`"),
-        };
-        return Err(LabError::NotFound(format!("'{node}' of lab '{id}' {what}")));
+    if let Some(said) = lab.gone(node) {
+        return Err(LabError::NotFound(said));
     }
     let open = |kind: &str| {
         let path = format!("/proc/{}/ns/{kind}", process.pid);

@@ -1,4 +1,5 @@
-//! What is written down of a lab, so that other programs find it, and so that nothing is left.
+//! The recorded state of labs, by which other programs find them, and by which nothing is left
+//! over.
 
 use std::fs;
 use std::io;
@@ -136,6 +137,24 @@ impl LabState {
     /// Whether a node was stopped, and not started since.
     pub(super) fn is_stopped(&self, node: &str) -> bool {
         stop_file(&self.dir(), node).exists()
+    }
+
+    /// The message about a node whose process has ended, with how it comes back; `None` if it runs,
+    /// or the lab has no such node.
+    pub fn gone(&self, node: &str) -> Option<String> {
+        self.occupant(node).filter(|process| !process.is_alive())?;
+        let (id, is_node) = (&self.id, node != super::children::AIR);
+        let what = match (is_node && self.kept, self.is_stopped(node)) {
+            (true, true) => {
+                format!("is stopped: `farhop lab start --lab {id} {node}` starts it again")
+            }
+            (true, false) => format!(
+                "has died and is started again: try once more in a second, or see {}",
+                self.dir().join(format!("{node}.log")).display()
+            ),
+            _ => format!("has died: only a new lab has it again, after `farhop lab down {id}`"),
+        };
+        Some(format!("'{node}' of lab '{id}' {what}"))
     }
 
     /// The mark in the environment of all processes of this lab. The id alone would not do: there

@@ -1,10 +1,11 @@
 //! The nftables table that sends TCP connections to the proxy.
 //!
-//! Its name has the process that it belongs to, with the time at which that began, so that a table
-//! of a process which is dead is known, and removed by the next one.
+//! The name of the table has the id and start time of its process, and its PID namespace. So the
+//! next proxy in that namespace recognises tables of dead processes, and removes them.
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Output, Stdio};
 
 use super::MARK;
@@ -43,8 +44,8 @@ impl Redirect {
         only: Option<&[Prefix]>,
         except: &[Prefix],
     ) -> Result<Self, RedirectError> {
-        let own = std::process::id();
-        let table = format!("{TABLE}{own}_{}", began(own).unwrap_or(0));
+        let own = u64::from(std::process::id());
+        let table = format!("{TABLE}{own}_{}_{}", began(own).unwrap_or(0), namespace());
         run(&["-f", "-"], &script(&table, port, only, except))?;
         Ok(Self { table })
     }
@@ -120,13 +121,25 @@ fn script(table: &str, port: u16, only: Option<&[Prefix]>, except: &[Prefix]) ->
 
 /// Whether a table belongs to a proxy that does not run any more.
 fn is_dead(table: &str) -> bool {
-    let numbers = table.strip_prefix(TABLE).and_then(|rest| rest.split_once('_'));
-    let numbers = numbers.and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
-    numbers.is_some_and(|(pid, at): (u32, u64)| began(pid) != Some(at))
+    let Some(numbers) = table.strip_prefix(TABLE) else { return false };
+    let numbers: Result<Vec<u64>, _> = numbers.split('_').map(str::parse).collect();
+    let (pid, at) = match numbers.as_deref() {
+        // Processes of other namespaces are not visible here.
+        Ok([pid, at, of]) if *of == namespace() => (*pid, *at),
+        // Earlier versions left out the namespace.
+        Ok([pid, at]) => (*pid, *at),
+        _ => return false,
+    };
+    began(pid) != Some(at)
+}
+
+/// The inode of the PID namespace of this process; 0 if it is unknown.
+fn namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
 }
 
 /// When a process began, in the kernel's ticks; nothing if it does not run.
-fn began(pid: u32) -> Option<u64> {
+fn began(pid: u64) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may have spaces; after it come the state, and 18 fields to the start
     // time.
@@ -165,10 +178,13 @@ mod tests {
 
     #[test]
     fn a_table_is_dead_once_whoever_began_then_is_gone() {
-        let own = std::process::id();
+        let (own, space) = (u64::from(std::process::id()), namespace());
         let at = began(own).expect("it runs");
-        assert!(!is_dead(&format!("{TABLE}{own}_{at}")));
-        assert!(is_dead(&format!("{TABLE}{own}_{}", at + 1)));
+        assert!(!is_dead(&format!("{TABLE}{own}_{at}_{space}")));
+        assert!(is_dead(&format!("{TABLE}{own}_{}_{space}", at + 1)));
+        let elsewhere = format!("{TABLE}{own}_{}_{}", at + 1, space + 1);
+        assert!(!is_dead(&elsewhere), "a process of another namespace");
+        assert!(is_dead(&format!("{TABLE}{own}_{}", at + 1)), "of an earlier version");
         for of_others in ["filter", &format!("{TABLE}notes"), &format!("{TABLE}my_notes")] {
             assert!(!is_dead(of_others), "{of_others}");
         }
@@ -177,7 +193,8 @@ mod tests {
     #[test]
     fn a_table_is_dead_once_its_proxy_was_killed_though_nobody_asked_how_it_ended() {
         let mut child = Command::new("sleep").arg("600").spawn().expect("it starts");
-        let table = format!("{TABLE}{}_{}", child.id(), began(child.id()).expect("it runs"));
+        let began = began(child.id().into()).expect("it runs");
+        let table = format!("{TABLE}{}_{began}_{}", child.id(), namespace());
         let lived = !is_dead(&table);
         child.kill().expect("it runs");
         let limit = Instant::now() + Duration::from_secs(10);

@@ -1,10 +1,12 @@
-//! Parts of the address space: whom an exit connects to, and which exit a target has.
+//! Rules by prefixes of addresses: where an exit connects to, and which exit a target has.
 
 use std::fmt;
 use std::io::{Error, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::num::NonZero;
 use std::str::FromStr;
+
+use rustix::io::Errno;
 
 /// Addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +44,13 @@ impl Prefix {
         };
         // This sends nothing, and the port does not matter.
         let connected = UdpSocket::bind((any, 0)).and_then(|it| it.connect((self.address, 9)));
-        let is_refused = |error: &Error| error.kind() == ErrorKind::NetworkUnreachable;
-        !connected.is_err_and(|error| is_refused(&error))
+        // Without IPv6 there is no such address, or no such socket.
+        let has_none = |error: &Error| {
+            let kinds = [ErrorKind::NetworkUnreachable, ErrorKind::AddrNotAvailable];
+            kinds.contains(&error.kind())
+                || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
+        };
+        !connected.is_err_and(|error| has_none(&error))
     }
 
     /// Whether all addresses of this prefix also have the other.

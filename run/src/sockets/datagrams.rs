@@ -1,9 +1,9 @@
 //! Programs that send and receive datagrams.
 //!
-//! Those from one service to another go in a flow of their own, one behind the other. They are as
-//! safe as their daemons: what does not fit, or goes to somebody who is not there, is lost and
-//! counted, and so is what was under way when a daemon ended.
+//! The datagrams from one service to another share a flow, in order. They are lost, and counted, if
+//! they do not fit or nobody is bound to the other service, and lost if a daemon ends.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 
@@ -16,8 +16,8 @@ use rustix::event::PollFlags;
 use super::batch::{Batch, Mark};
 use super::channel::{Channel, Kind};
 use super::streams::Refused;
-use super::{SocketCounters, is_service};
-use crate::blocks::{Kind as FlowKind, Office, Opening, front, random, read};
+use super::{SocketCounters, is_service, read_opening};
+use crate::blocks::{Kind as FlowKind, Office, Opening, front, random};
 
 /// Longest datagram, in bytes, as in UDP over IPv4.
 pub(super) const DATAGRAM_BYTES: usize = 65_507;
@@ -54,6 +54,8 @@ struct In {
     their_service: String,
     /// The start of a datagram that is not complete.
     rest: BytesMut,
+    /// When the last block arrived.
+    used: Instant,
 }
 
 /// All sockets of datagrams, and their flows.
@@ -130,7 +132,7 @@ impl Datagrams {
         counters: &mut SocketCounters,
     ) {
         let block = Bytes::from(delivery.frames.concat());
-        let opening: Option<(Opening, Bytes)> = read(FlowKind::Datagrams, &block);
+        let opening = read_opening(FlowKind::Datagrams, &block);
         let is_known = |opening: &Opening| self.ports.contains_key(&opening.service);
         let opening = opening.filter(|(opening, _)| is_known(opening));
         let Some((Opening { service, name, .. }, bytes)) = opening else {
@@ -138,10 +140,10 @@ impl Datagrams {
             return hop.refuse(now, delivery.id, Refusal::Unwanted);
         };
         if self.ins.len() >= FLOWS {
-            self.ins.pop_first();
+            self.let_go_of_one();
         }
-        let (their_service, rest) = (name, BytesMut::new());
-        self.ins.insert(delivery.id.flow, In { service, their_service, rest });
+        let (their_service, rest, used) = (name, BytesMut::new(), now);
+        self.ins.insert(delivery.id.flow, In { service, their_service, rest, used });
         hop.accept(now, delivery.id);
         self.give(office, delivery.id.flow, &bytes, counters);
     }
@@ -163,8 +165,24 @@ impl Datagrams {
             return hop.refuse(now, delivery.id, Refusal::Unwanted);
         }
         hop.accept(now, delivery.id);
+        if let Some(one) = self.ins.get_mut(&flow) {
+            one.used = now;
+        }
         self.give(office, flow, &block[1..], counters);
         if delivery.shape.finishes {
+            self.ins.remove(&flow);
+        }
+    }
+
+    /// Drops one incoming flow: the least recently used one of the node that has the most flows. So
+    /// a node that opens many flows takes no place from others.
+    fn let_go_of_one(&mut self) {
+        let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for flow in self.ins.keys() {
+            *counts.entry(flow.source).or_default() += 1;
+        }
+        let idlest = |(flow, one): &(&FlowKey, &In)| (counts[&flow.source], Reverse(one.used));
+        if let Some(flow) = self.ins.iter().max_by_key(idlest).map(|(flow, _)| *flow) {
             self.ins.remove(&flow);
         }
     }

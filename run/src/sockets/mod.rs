@@ -1,25 +1,26 @@
-//! Sockets over blocks: streams, blocks and datagrams between programs of two nodes.
+//! Sockets over block transport: streams, blocks and datagrams between programs at two nodes.
 //!
-//! A program asks for a socket over the control socket, and the connection becomes the socket
-//! ([`client`] is the program's end). A stream is two flows of blocks, one each way: the first
-//! block of the one says which service it is for, and the first block of the other names that flow,
-//! which accepts it. Who does not want it refuses the flow. Streams and datagrams live in memory: a
-//! daemon that began anew refuses what belongs to streams that it does not know, and so both ends
-//! hear of it.
+//! A program asks its daemon for a socket over the control socket, and the connection becomes the
+//! socket ([`client`] is the program's end). A stream is two flows of blocks, one each way. The
+//! first block of the one names the service; the first block of the other names the flow that it
+//! answers, which accepts the stream. A node that does not want the stream refuses the flow. The
+//! state of streams and datagrams is only in memory: a daemon that was restarted refuses the flows
+//! of streams that it does not know, and so both ends learn of it.
 //!
-//! Nothing is read of a program that cannot go out, and no block is acknowledged that the program
-//! of the other end was not given: a reader that does not read stops the writer, hop by hop.
+//! There is backpressure from end to end: a daemon reads from a program only what can go out, and
+//! acknowledges a block only when the program at the other end has it. So a reader that does not
+//! read stops the writer, hop by hop.
 //!
-//! | file | what stands there |
+//! | file | contents |
 //! |---|---|
-//! | `client` | the sockets of a program |
+//! | `client` | sockets for programs |
 //! | `channel` | the connection between a program and its daemon, as records |
-//! | `batch` | bytes become blocks |
+//! | `batch` | cuts bytes into blocks |
 //! | `streams`, `stream` | all streams of a daemon; one of them |
-//! | `senders`, `receivers` | programs that send blocks, and that receive them |
+//! | `senders`, `receivers` | programs that send blocks, and programs that receive them |
 //! | `datagrams` | programs that send and receive datagrams |
-//! | `records` | what is written down of those |
-//! | `listeners` | programs that take connections |
+//! | `records` | the records of these on disk |
+//! | `listeners` | programs that accept streams or blocks |
 
 mod batch;
 mod channel;
@@ -37,6 +38,7 @@ use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
+use bytes::Bytes;
 use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::transport::hop::{Arrived, Delivery, Hop, HopConfig};
 use farhop_proto::wire::hop::{BlockId, FlowKey};
@@ -52,7 +54,7 @@ pub(crate) use self::senders::Cancelled;
 use self::senders::{Senders, Wanted};
 pub(crate) use self::streams::nobody_takes;
 use self::streams::{Refused, Streams};
-use crate::blocks::{Coming, Consignment, Done, Kind as FlowKind, Office, kind_of};
+use crate::blocks::{Coming, Consignment, Done, Kind as FlowKind, Office, Opening, kind_of, read};
 use crate::files::OutgoingStatus;
 
 /// Most sockets at one time.
@@ -367,7 +369,7 @@ impl Sockets {
         let (streams, listeners) = (&mut self.streams, &mut self.listeners);
         match (delivery.id.number, kind_of(&delivery.frames)) {
             (0, Some(FlowKind::Blocks)) => {
-                self.receivers.on_opening(office, now, hop, delivery, listeners);
+                self.receivers.on_opening(office, (now, now), hop, delivery, listeners);
             }
             (0, Some(FlowKind::Datagrams)) => {
                 self.datagrams.on_opening(office, now, hop, &delivery, &mut self.counters);
@@ -480,7 +482,15 @@ fn offer(id: u32, from: &str) -> Vec<u8> {
     serde_json::json!({ "id": id, "from": from }).to_string().into_bytes()
 }
 
-/// Whether a service may have this name.
+/// The description in the first block of a flow, and the bytes after it; `None` if the block is
+/// invalid, or a name in it is.
+fn read_opening(kind: FlowKind, block: &Bytes) -> Option<(Opening, Bytes)> {
+    let is_fit = |name: &str| name.is_empty() || is_service(name);
+    let read = read::<Opening>(kind, block);
+    read.filter(|(opening, _)| is_fit(&opening.service) && is_fit(&opening.name))
+}
+
+/// Whether a string is a valid name of a service.
 fn is_service(name: &str) -> bool {
     !name.is_empty() && name.len() <= SERVICE_BYTES && !name.chars().any(char::is_control)
 }

@@ -1,7 +1,7 @@
 //! Programs that receive blocks.
 //!
-//! A block is in the store before its source is told that it arrived, and stays there until the
-//! program has confirmed it. So each is given to the program until it has said that it has it.
+//! A block is stored before its source learns that it arrived, and is kept until the program has
+//! confirmed it. Until then it is given again to each program that takes the flow.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -14,9 +14,10 @@ use rustix::event::PollFlags;
 
 use super::channel::{Cause, Channel, Kind};
 use super::listeners::{Listeners, Purpose};
+use super::read_opening;
 use super::records::Receiving;
 use super::streams::Refused;
-use crate::blocks::{Coming, Consignment, Kind as FlowKind, Office, Opening, Task, read};
+use crate::blocks::{Coming, Consignment, Kind as FlowKind, Office, Task};
 use crate::files::State;
 
 /// Most blocks of a flow that are stored for its program.
@@ -27,7 +28,9 @@ const GIVEN: u32 = 2;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Most new flows that wait for a listener.
 const WAITING: usize = 64;
-/// Flows that are kept, those that are over included.
+/// Most of these from one node, so that there is space for flows of others.
+const WAITING_OF_ONE: usize = WAITING / 2;
+/// Most flows that are kept, finished ones included.
 const FLOWS: usize = 1_024;
 
 /// A flow of blocks for a program here.
@@ -120,29 +123,31 @@ impl Receivers {
     pub(super) fn on_opening(
         &mut self,
         office: &Office,
-        now: Instant,
+        (now, since): (Instant, Instant),
         hop: &mut Hop,
         delivery: Delivery,
         listeners: &mut Listeners,
     ) {
         let flow = delivery.id.flow;
         let block = Bytes::from(delivery.frames.concat());
-        let opening: Option<(Opening, Bytes)> = read(FlowKind::Blocks, &block);
-        self.forget_old(office);
-        let is_full = self.waiting.len() >= WAITING || self.all.len() >= FLOWS;
-        if is_full {
-            return hop.refuse(now, delivery.id, Refusal::Full);
-        }
-        let Some((opening, _)) = opening else {
+        let Some((opening, _)) = read_opening(FlowKind::Blocks, &block) else {
             return hop.refuse(now, delivery.id, Refusal::Unusable);
         };
+        self.forget_old(office);
+        if self.all.len() >= FLOWS {
+            return hop.refuse(now, delivery.id, Refusal::Full);
+        }
         if let Some(old) = self.all.remove(&flow) {
             // The source was restarted and uses the number again.
             office.ask(Task::ForgetReceiving(Box::new(old.record)));
         }
         self.waiting.retain(|one| !one.is_of(flow));
         if listeners.find(Purpose::Blocks, &opening.service).is_none() {
-            let (since, first, more, nonce) = (now, delivery, Vec::new(), opening.nonce);
+            let of_it = self.waiting.iter().filter(|one| one.source() == flow.source).count();
+            if self.waiting.len() >= WAITING || of_it >= WAITING_OF_ONE {
+                return hop.refuse(now, delivery.id, Refusal::Full);
+            }
+            let (first, more, nonce) = (delivery, Vec::new(), opening.nonce);
             return self.waiting.push(Unclaimed { since, first, more, nonce });
         }
         let record = Receiving {
@@ -218,8 +223,9 @@ impl Receivers {
         let late = self.waiting.extract_if(.., |one| one.since + PATIENCE <= now);
         late.for_each(|one| hop.refuse(now, one.first.id, Refusal::Unwanted));
         if listeners.take_new() {
-            for Unclaimed { first, more, .. } in std::mem::take(&mut self.waiting) {
-                self.on_opening(office, now, hop, first, listeners);
+            for Unclaimed { since, first, more, .. } in std::mem::take(&mut self.waiting) {
+                // A listener for another service does not prolong the wait.
+                self.on_opening(office, (now, since), hop, first, listeners);
                 more.into_iter().for_each(|delivery| self.on_delivery(now, hop, delivery));
             }
         }
@@ -343,6 +349,10 @@ impl Receivers {
 impl Unclaimed {
     fn is_of(&self, flow: FlowKey) -> bool {
         self.first.id.flow == flow
+    }
+
+    fn source(&self) -> NodeId {
+        self.first.id.flow.source
     }
 }
 

@@ -1,7 +1,7 @@
 //! Programs that send blocks, and those that push files of unknown length.
 //!
-//! A block is a program's until it is in the store; then the program is told that it was taken, and
-//! it goes its way whatever becomes of the program and of the daemon.
+//! A program is told that its block was taken once the block is stored. From then on the block is
+//! delivered whatever becomes of the program and of the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
@@ -34,7 +34,10 @@ const BLOCK_BYTES: usize = 1 << 20;
 struct Sender {
     record: Sending,
     channel: Option<Channel>,
-    /// Whether the clerk has a block of it.
+    /// Whether the program was told the state of the flow. It is not told while a block is being
+    /// written, because the block would count as taken.
+    is_greeted: bool,
+    /// Whether the clerk is storing a block of it.
     is_writing: bool,
     /// A block of the program for which the machine has no room yet, and whether it is the last.
     waiting: Option<(Bytes, bool)>,
@@ -75,11 +78,11 @@ impl Senders {
     /// arrived, perhaps before an earlier one.
     pub(super) fn build(records: Vec<Sending>, node: NodeId, kept: &BTreeSet<BlockId>) -> Self {
         let sender = |record: Sending| {
-            let (channel, is_writing, waiting) = (None, false, None);
+            let (channel, is_greeted, is_writing, waiting) = (None, false, false, None);
             let flow = FlowKey { source: node, local: record.local };
             let is_gone = |number: &u32| !kept.contains(&BlockId { flow, number: *number });
             let early = (record.arrived..record.taken).filter(is_gone).collect();
-            (record.local, Sender { record, channel, is_writing, waiting, early })
+            (record.local, Sender { record, channel, is_greeted, is_writing, waiting, early })
         };
         let over = records.iter().map(|record| record.over).max().unwrap_or_default();
         let all: BTreeMap<u32, Sender> = records.into_iter().map(sender).collect();
@@ -129,7 +132,7 @@ impl Senders {
     pub(super) fn open(
         &mut self,
         office: &Office,
-        mut channel: Channel,
+        channel: Channel,
         wanted: &Wanted<'_>,
         local: u32,
     ) -> Result<(), Refused> {
@@ -148,18 +151,17 @@ impl Senders {
                 self.forget(office, local);
                 return Err((channel, why));
             }
-            // Until the first block is in the store there is nothing to go on with.
-            let has_begun = sender.has_begun();
-            if has_begun {
-                channel.say(Kind::Opened, opened(office, &sender.record));
-            }
             if let Some(mut old) = sender.channel.replace(channel) {
                 old.say_no(Cause::Broken, "another program took its place");
             }
-            if has_begun {
-                // What the other program gave and was not told of.
+            sender.is_greeted = false;
+            // Until the first block is in the store there is nothing to go on with.
+            if sender.record.taken > 0 {
+                // The block of the other program, which was not told that it was taken.
                 sender.waiting = None;
-                sender.tell_if_done();
+            }
+            if sender.record.taken > 0 && !sender.is_writing {
+                sender.greet(office);
             }
             self.todo.insert(*local);
             return Ok(());
@@ -171,6 +173,7 @@ impl Senders {
         let sender = Sender {
             record,
             channel: Some(channel),
+            is_greeted: false,
             is_writing: false,
             waiting: first,
             early: BTreeSet::new(),
@@ -230,13 +233,14 @@ impl Senders {
             return;
         }
         hop.push_whole(now, whole);
-        if let Some(channel) = &mut sender.channel {
-            match number {
-                0 => channel.say(Kind::Opened, opened(office, &sender.record)),
-                // The last one is none of the program's either.
-                _ if is_last => {}
-                _ => channel.say(Kind::Taken, (number - 1).to_be_bytes()),
-            }
+        if !sender.is_greeted {
+            sender.greet(office);
+        } else if let Some(channel) = &mut sender.channel
+            // The first and the last block are not from the program.
+            && number > 0
+            && !is_last
+        {
+            channel.say(Kind::Taken, (number - 1).to_be_bytes());
         }
         self.todo.insert(local);
     }
@@ -343,12 +347,7 @@ impl Senders {
 }
 
 impl Sender {
-    /// Whether the first block, which is none of the program's, is in the store.
-    fn has_begun(&self) -> bool {
-        self.record.taken > 1 || (self.record.taken == 1 && !self.is_writing)
-    }
-
-    /// Whether it is a file of which the program is gone before its end.
+    /// Whether it is a file whose program left before its end.
     fn is_left(&self) -> bool {
         let is_ending = matches!(self.waiting, Some((_, true)));
         let is_moving = self.record.state == State::Moving;
@@ -421,9 +420,17 @@ impl Sender {
         }
     }
 
+    /// Tells the program the state of the flow.
+    fn greet(&mut self, office: &Office) {
+        let Some(channel) = &mut self.channel else { return };
+        channel.say(Kind::Opened, opened(office, &self.record));
+        self.is_greeted = true;
+        self.tell_if_done();
+    }
+
     /// Tells the program how much has arrived, and when it is all.
     fn tell_if_done(&mut self) {
-        let Some(channel) = &mut self.channel else { return };
+        let Some(channel) = self.channel.as_mut().filter(|_| self.is_greeted) else { return };
         let arrived = self.record.arrived.saturating_sub(1).min(self.record.program_blocks());
         channel.say(Kind::Arrived, arrived.to_be_bytes());
         if self.record.state == State::Done {
@@ -549,7 +556,8 @@ mod tests {
             Senders::build(vec![record], office.node, &BTreeSet::from([id(1), id(2)]));
         let (socket, program) = UnixStream::pair().expect("two sockets");
         program.set_nonblocking(true).expect("it can be");
-        senders.all.get_mut(&1).expect("it is there").channel = Some(Channel::new(socket, b""));
+        let sender = senders.all.get_mut(&1).expect("it is there");
+        (sender.channel, sender.is_greeted) = (Some(Channel::new(socket, b"")), true);
         let rng = Seed(1).stream("hop");
         let plan = AddressPlan::default();
         let mut hop = Hop::build(HopConfig::default(), office.node, plan, None, rng);
@@ -568,6 +576,47 @@ mod tests {
         let heard: Vec<_> = heard.map(|(kind, payload)| (kind, number(payload))).collect();
         let arrived = (Kind::Arrived, Some(1));
         assert_eq!(heard, [(Kind::Taken, Some(0)), arrived, arrived, (Kind::Finish, None)]);
+    }
+
+    #[test]
+    fn a_program_that_begins_anew_hears_of_a_block_once_it_is_in_the_store() {
+        let (mut office, _asked) = Office::of_test();
+        office.names.insert(NodeId(3), "valley".into());
+        let record = Sending {
+            local: 1,
+            to: NodeId(3),
+            service: "mail".into(),
+            name: "job".into(),
+            file_name: None,
+            nonce: None,
+            taken: 2,
+            arrived: 2,
+            is_finished: false,
+            state: State::Moving,
+            over: 0,
+        };
+        let mut senders = Senders::build(vec![record], office.node, &BTreeSet::new());
+        // Its first program was killed while its second block was written.
+        let sender = senders.all.get_mut(&1).expect("it is there");
+        (sender.record.taken, sender.is_writing) = (3, true);
+        let (socket, program) = UnixStream::pair().expect("two sockets");
+        program.set_nonblocking(true).expect("it can be");
+        let wanted = Wanted { to: "valley", service: "mail", name: "job", file: None };
+        let opened = senders.open(&office, Channel::new(socket, b""), &wanted, 2);
+        assert!(opened.is_ok());
+        let mut program = Channel::new(program, b"");
+        assert_eq!(program.poll_record(), None, "it may not come into the store");
+        let rng = Seed(1).stream("hop");
+        let plan = AddressPlan::default();
+        let mut hop = Hop::build(HopConfig::default(), office.node, plan, None, rng);
+        let id = BlockId { flow: office.flow(1), number: 2 };
+        let frames = frames_of(&Bytes::from_static(b"block"), 1_000);
+        let whole = Whole::build(id, NodeId(3), false, frames);
+        senders.on_held(&office, Instant::ZERO, &mut hop, whole);
+        program.set_ready(true);
+        let (kind, said) = program.poll_record().expect("now it is there");
+        let said: serde_json::Value = serde_json::from_slice(&said).expect("JSON");
+        assert_eq!((kind, &said["next"]), (Kind::Opened, &serde_json::json!(2)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is told of a link and its neighbours.
+//! The status of a link and of its neighbours, as text.
 
 use std::fmt::Write as _;
 
@@ -99,15 +99,16 @@ fn describe_neighbour(neighbour: &Value, status: &Value, rates: &str) -> String 
         return format!("  neighbour {name}: CUT OFF, its key is revoked, {queued} queued\n");
     }
     let is_up = neighbour["up"] == true;
+    // It is heard, but none of its frames counts.
+    let is_refused = !neighbour["refused"].is_null();
     let heard_ago_s = neighbour["heard_ago_ns"].as_f64().map(|ago| ago / 1e9);
-    let unheard_s = heard_ago_s.filter(|ago| *ago >= UNHEARD_S);
-    // Where nothing is sent unless somebody has something to say, and nothing was sent in vain.
+    // Unless all that was sent to it was lost: `plain` sends nothing without data.
     let is_untried = neighbour["loss"].as_f64().is_none_or(|loss| loss < 1.0);
     let is_plain = status["stack"]["link"]["kind"] == "plain";
     let is_new = heard_ago_s.is_none() && is_plain && is_untried;
-    let word = match unheard_s {
+    let word = match heard_ago_s.filter(|ago| *ago >= UNHEARD_S) {
         Some(ago) if is_up => format!("last heard {ago:.0} s ago"),
-        _ if is_up && !neighbour["refused"].is_null() => "heard".into(),
+        _ if is_up && is_refused => "heard".into(),
         _ if is_up => "up".into(),
         _ if is_new => "no data yet".into(),
         _ => "DOWN".into(),
@@ -122,7 +123,7 @@ fn describe_neighbour(neighbour: &Value, status: &Value, rates: &str) -> String 
     let most_s = if is_up { UNHEARD_S } else { SILENT_S };
     let is_heard = heard_ago_s.map_or(is_up, |ago| ago < most_s);
     let _ = match heard_ago_s {
-        _ if is_up || is_new => Ok(()),
+        _ if is_up || is_new || is_refused => Ok(()),
         _ if is_heard => write!(out, ", but heard"),
         Some(ago) => write!(out, ", last heard {ago:.0} s ago"),
         None => write!(out, ", never heard"),

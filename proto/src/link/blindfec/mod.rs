@@ -1,13 +1,14 @@
-//! Blind erasure coding: of every K packets N frames go out, nothing is acknowledged and nothing
-//! follows the loss. What digital video links of model aircraft do; a baseline.
+//! Blind erasure coding: N frames are sent for every K packets, nothing is acknowledged, and
+//! nothing adapts to the loss. Digital video links of model aircraft work this way; here it is a
+//! baseline.
 //!
-//! The code is that of `link/wild`. A block that does not fill up in time is closed with its share
-//! of parity. The receiver gives packets up in order: what waits behind a gap waits for its block
-//! to be decoded, for the next block, or for a time-out.
+//! The code is that of `link/wild`. A block that is not full in time is closed with a proportional
+//! share of parity. The receiver delivers packets in order: what follows a gap waits until its
+//! block is decoded, until the next block begins, or until a time-out.
 
 mod receiver;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use self::receiver::Receiver;
 use super::code::Encoder;
 use super::queue::places;
-use super::{AirTimes, Link, LinkStatus, NeighbourStatus, lacks_keys};
+use super::{AirTimes, Link, LinkStatus, NeighbourStatus, OTHER_LINK, lacks_keys};
 use crate::base::{
     AccessCategory, AckPolicy, Cx, DropCause, Duration, EtherType, FlowId, Frame, FrameDone,
     FrameDown, FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone,
@@ -82,6 +83,8 @@ pub struct BlindFec {
     wanted: VecDeque<Target>,
     senders: BTreeMap<Target, Sender>,
     receivers: BTreeMap<Source, (Receiver, Heard)>,
+    /// Neighbours whose last frame belonged to another link protocol.
+    strangers: BTreeSet<(RadioId, NodeId)>,
     up: VecDeque<PacketUp>,
     outstanding: VecDeque<(UnitId, Target, Option<UnitId>)>,
     ids: UnitIds,
@@ -131,6 +134,7 @@ impl BlindFec {
             wanted: VecDeque::new(),
             senders: BTreeMap::new(),
             receivers: BTreeMap::new(),
+            strangers: BTreeSet::new(),
             up: VecDeque::new(),
             outstanding: VecDeque::new(),
             ids: UnitIds::default(),
@@ -150,10 +154,21 @@ impl BlindFec {
     }
 
     fn on_received(&mut self, now: Instant, frame: ReceivedFrame) {
-        let Ok((header, unit)) = decode(&frame.payload) else {
+        let (from, is_own) = ((frame.radio, frame.from), frame.protocol == EtherType::FARHOP);
+        if is_own && frame.payload.is_empty() {
+            // It carried a message of the layer below.
+            return;
+        }
+        let decoded = decode(&frame.payload).ok().filter(|_| is_own);
+        let Some((header, unit)) = decoded else {
             self.counters.malformed += 1;
+            // If a neighbour merely protects its frames, the keys (or their absence) tell.
+            if frame.protocol != EtherType::SEALED && self.strangers.len() < NEIGHBOURS {
+                self.strangers.insert(from);
+            }
             return;
         };
+        self.strangers.remove(&from);
         let key = (frame.radio, frame.from, frame.to.is_none());
         if !self.receivers.contains_key(&key) && self.receivers.len() >= 2 * NEIGHBOURS {
             let silent = self.receivers.iter().min_by_key(|(_, (_, heard))| heard.at);
@@ -407,29 +422,34 @@ impl Link for BlindFec {
 
     fn status(&self, now: Instant) -> LinkStatus {
         let sum = |of: fn(&Receiver) -> u64| self.receivers.values().map(|(r, _)| of(r)).sum();
-        let mut heard: BTreeMap<(RadioId, NodeId), Heard> = BTreeMap::new();
+        let mut heard: BTreeMap<(RadioId, NodeId), Option<Heard>> =
+            self.strangers.iter().map(|from| (*from, None)).collect();
         for ((radio, node, _), (_, part)) in &self.receivers {
-            let whole = heard.entry((*radio, *node)).or_default();
+            let whole = heard.entry((*radio, *node)).or_default().get_or_insert_default();
             *whole = Heard { at: whole.at.max(part.at), bytes: whole.bytes + part.bytes };
         }
-        let neighbour = |((radio, node), heard): ((RadioId, NodeId), Heard)| NeighbourStatus {
-            kind: None,
-            node,
-            radio,
-            up: true,
-            heard_ago: Some(now.since(heard.at)),
-            sync_error_ns: None,
-            loss: None,
-            loss_so_far: None,
-            coding_rate: f64::from(self.config.all_packets) / f64::from(self.config.data_packets)
-                - 1.0,
-            has_bursts: None,
-            classes: Vec::new(),
-            queue_packets: self.waiting.iter().filter(|p| p.to == Some(node)).count(),
-            sent_bytes: 0,
-            received_bytes: heard.bytes,
-            signal_dbm: None,
-            refused: None,
+        let neighbour = |((radio, node), heard): ((RadioId, NodeId), Option<Heard>)| {
+            let is_stranger = self.strangers.contains(&(radio, node));
+            NeighbourStatus {
+                kind: None,
+                node,
+                radio,
+                up: !is_stranger,
+                heard_ago: heard.map(|heard| now.since(heard.at)),
+                sync_error_ns: None,
+                loss: None,
+                loss_so_far: None,
+                coding_rate: f64::from(self.config.all_packets)
+                    / f64::from(self.config.data_packets)
+                    - 1.0,
+                has_bursts: None,
+                classes: Vec::new(),
+                queue_packets: self.waiting.iter().filter(|p| p.to == Some(node)).count(),
+                sent_bytes: 0,
+                received_bytes: heard.map_or(0, |heard| heard.bytes),
+                signal_dbm: None,
+                refused: is_stranger.then(|| OTHER_LINK.into()),
+            }
         };
         LinkStatus {
             kind: "blindfec".into(),

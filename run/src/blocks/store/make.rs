@@ -1,8 +1,9 @@
-//! How the file of a store is made: whole, or not at all.
+//! Makes the file of a store, completely or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _};
 use std::ops::ControlFlow;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use redb::Database;
@@ -16,6 +17,21 @@ use super::{FILE, StoreError};
 const HIDDEN: &str = ".blocks.redb";
 /// Length of the mark at the beginning of a complete file.
 const MARK_BYTES: usize = 9;
+
+/// Makes a folder for this user only, and its missing parents. All of them survive a power cut.
+pub(in crate::blocks) fn make_folder(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+    above.map_or(Ok(()), make_folder)?;
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        // Somebody else has just made it.
+        Err(_) if dir.is_dir() => {}
+        made => made?,
+    }
+    File::open(above.unwrap_or(Path::new(".")))?.sync_all()
+}
 
 /// Makes the file of a store, if the folder has none. The file gets its final name only when it is
 /// complete: what is left if the daemon is killed in between could not be opened as a store.
