@@ -1,21 +1,21 @@
-//! The simulator's TCP against the kernel's, over the emulated air of the lab.
+//! The simulator's TCP compared with the kernel's, over the emulated air of the lab.
 //!
-//! Each point is one lab: pairs of nodes far from each other in everything but the host, each with
-//! one saturated connection over a link of 802.11b on which frames are sent once, so that TCP meets
-//! the loss. The pairs are the runs; the same scenario runs in the simulator with other seeds. The
-//! means over all of them are compared. A lab that was late, or beside which other programs were
-//! busy, is built again and not believed: compiling beside it, at the lowest priority, takes a
-//! fifth of the goodput over 40 km.
+//! Each point is one lab with several pairs of nodes, which share nothing but the host. Each pair
+//! has one saturated connection over a link of 802.11b on which frames are sent once, so that TCP
+//! meets the loss. The pairs are the runs; the same scenario runs in the simulator with other
+//! seeds, and the means over all runs are compared. A lab that was late, or during which other
+//! programs were busy, is discarded and repeated: compiling beside it, even at the lowest priority,
+//! takes a fifth of the goodput over 40 km.
 //!
-//! All points together take hours of a machine with nothing else to do. So what the kernel gave is
-//! kept in `bench/kernel/points.csv`, and `--labs N` measures the N points anew that were measured
-//! longest ago, each of which is written down as soon as it is known.
+//! All points together take hours of an otherwise idle machine. So the kernel's results are kept in
+//! `bench/kernel/points.csv`, and `--labs N` repeats the N oldest measurements, each of which is
+//! written to the file as soon as it is done.
 //!
-//! Single runs differ by up to a fifth where nearly all of their time goes into a few time-outs, so
-//! labs are added until the standard error of the kernel's mean is small beside how far the
-//! difference is from the tolerance: else chance would decide on which side it lies. What is far
-//! from it needs no more, however much its runs differ; the error stands beside each row. Seeds of
-//! the simulator are added by the same rule.
+//! Single runs differ by up to a fifth where nearly all of their time is spent in a few time-outs.
+//! So labs are added until the standard error of the kernel's mean is small compared with the
+//! distance of the difference from the tolerance: otherwise chance would decide on which side it
+//! lies. A difference far from the tolerance needs no more labs, however much its runs differ; the
+//! error is beside each row. Seeds of the simulator are added by the same rule.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -48,12 +48,12 @@ const SEEDS: u64 = 60;
 const LABS_LEAST: u64 = 2;
 /// How many standard errors the difference has to be from the tolerance, on either side.
 const CLEAR: f64 = 2.0;
-/// Labs of a point at most, the late ones not counted.
-const LABS: u64 = 16;
-/// How long a host of the lab takes to react, measured on the clock of the air: from the end of a
-/// data frame or a TCP acknowledgement to the arrival of the frame that answers it, by way of the
-/// daemon, the TUN interface, the kernel, and back; those that the kernel held back on purpose left
-/// out. Over 40 km it decides when a frame is on air before the other side can hear it.
+/// Most labs of a point, not counting discarded ones.
+const LABS: u64 = 40;
+/// How long a host of the lab takes to react, on the clock of the air: from the end of a data frame
+/// or a TCP acknowledgement to the arrival of the frame that answers it, through the daemon, the
+/// TUN interface, the kernel, and back, without answers that the kernel delayed on purpose. Over 40
+/// km it decides when a frame is on air before the other side can hear it.
 const DEPARTURE: &str = "[[0, 30], [0.05, 57], [0.25, 70], [0.5, 81], [0.75, 98], [0.9, 117], \
                          [0.95, 128], [0.99, 180], [0.999, 600], [1, 1600]]";
 /// How late a timer fires on a host of the lab, measured on the air's process in the same way.
