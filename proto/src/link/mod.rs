@@ -248,6 +248,17 @@ impl AirShares {
         let Self { data, retransmission, coding, acknowledgement, guard } = *self;
         data + retransmission + coding + acknowledgement + guard
     }
+
+    /// What was added since an earlier state.
+    fn since(self, before: Self) -> Self {
+        Self {
+            data: self.data.saturating_sub(before.data),
+            retransmission: self.retransmission.saturating_sub(before.retransmission),
+            coding: self.coding.saturating_sub(before.coding),
+            acknowledgement: self.acknowledgement.saturating_sub(before.acknowledgement),
+            guard: self.guard.saturating_sub(before.guard),
+        }
+    }
 }
 
 /// Air time by radio and neighbour.
@@ -276,6 +287,15 @@ impl AirTimes {
             self.0.len() - 1
         });
         &mut self.0[place].shares
+    }
+
+    /// What was added since an earlier state.
+    pub fn since(mut self, before: &Self) -> Self {
+        for AirTime { radio, to, shares } in before.iter() {
+            let now = self.of(*radio, *to);
+            *now = now.since(*shares);
+        }
+        self
     }
 
     /// Adds the air times of other radios.

@@ -20,7 +20,9 @@ impl Scenario {
         let radios = self.radios();
         let rates = radios.iter().filter_map(|(whose, radio)| self.vain_rates(whose, radio));
         let deaf = radios.iter().filter_map(|(whose, radio)| self.deafness(whose, radio));
-        let has_categories = radios.iter().any(|(_, radio)| radio.edca);
+        // Other links send everything in one category.
+        let keeps_categories = matches!(self.stack.link, LinkConfig::Plain(_));
+        let has_categories = keeps_categories && radios.iter().any(|(_, radio)| radio.edca);
         let has_classes = matches!(self.stack.link, LinkConfig::Wild(_));
         let heeds_marks = (has_categories || has_classes) && !self.is_all_wires();
         let vain = self.flow.iter().enumerate().filter(|_| !heeds_marks).filter_map(vain_mark);

@@ -154,3 +154,18 @@ fn stations_that_come_while_others_are_busy_are_let_in_together() {
         assert!(last_s < most_s, "{slot_ms} ms: {last_s} s until all are here");
     }
 }
+
+#[test]
+fn the_longest_slot_of_a_star_may_be_no_whole_number_of_units() {
+    let card = CARD.replace("\"wild\"", "\"wild\", slot_ms = 12.5, slot_most_ms = 12.5");
+    let found = rates(&star(&card, 3, 5, |at| up(at, UDP)));
+    assert!(found.iter().all(|rate| *rate > 0.5), "{found:.2?}");
+}
+
+#[test]
+fn a_station_that_is_off_does_not_stop_snoop_for_the_others() {
+    let text = "[stack]\nsnoop = {}\nlink = { kind = \"harq\" }\n\
+                [[fault]]\nnode = \"n1\"\nfrom_s = 0\nto_s = 30\n";
+    let found = rates(&star(text, 2, 1, |at| down(at, "kind = \"tcp\"")));
+    assert!(found[0] > 1.0 && found[1] == 0.0, "{found:.2?}");
+}

@@ -166,7 +166,7 @@ impl Plain {
             neighbour.has_other_link = is_other;
             neighbour.heard = Some(now);
             neighbour.signal = frame.signal.or(neighbour.signal);
-            neighbour.received_bytes += frame.payload.len() as u64;
+            neighbour.received_bytes += if is_other { 0 } else { frame.payload.len() as u64 };
             if neighbour.end_failures() {
                 let (node, radio) = (frame.from, frame.radio);
                 self.up.push_back(PacketUp::Neighbour { node, radio, up: true });
@@ -488,7 +488,8 @@ impl Plain {
         let waiting = self.queue(radio).map_or(0, |queue| {
             queue.waiting.iter().filter(|packet| packet.to == Some(node)).count()
         });
-        let with_chip = self.outstanding.iter().filter(|frame| frame.to == Some(node)).count();
+        let is_of_it = |frame: &&Outstanding| (frame.radio, frame.to) == (radio, Some(node));
+        let with_chip = self.outstanding.iter().filter(is_of_it).count();
         neighbour.status(now, (node, radio), waiting + with_chip)
     }
 }

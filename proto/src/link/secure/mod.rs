@@ -151,8 +151,9 @@ impl Secure {
             let known = key.map(|key| Known::new(&self.identity, *key, self.psk.as_ref()));
             let rejected = peer.rejected;
             let first_epoch = draw(&mut self.rng)[0];
+            let is_met = peer.is_met;
             *peer = Peer::new(peer.spec, known, cx.now, first_epoch);
-            peer.rejected = rejected;
+            (peer.rejected, peer.is_met) = (rejected, is_met);
         }
         if has_revoked {
             self.renew_broadcast(cx.now);
@@ -170,7 +171,9 @@ impl Secure {
         let spec = PeerSpec { node: from, radio };
         let first_epoch = draw(&mut self.rng)[0];
         self.index.insert(from, self.peers.len());
-        self.peers.push(Peer::new(spec, Some(known), now, first_epoch));
+        let mut peer = Peer::new(spec, Some(known), now, first_epoch);
+        peer.is_met = true;
+        self.peers.push(peer);
         self.set_timeout(now);
         Some(self.peers.len() - 1)
     }
@@ -268,12 +271,25 @@ impl Secure {
                 cx.emit(|| SecureEvent::KeysExpired { with });
             }
         }
+        self.forget(cx.now);
         let is_old = cx.now.since(self.broadcast.born) >= BROADCAST_LIFE;
         if is_old || self.broadcast.sent >= FRAMES {
             self.renew_broadcast(cx.now);
         }
         self.ask(cx.now);
         self.set_timeout(cx.now);
+    }
+
+    /// Forgets neighbours that were met and did not agree on keys.
+    fn forget(&mut self, now: Instant) {
+        if !self.peers.iter().any(|peer| peer.is_given_up(now)) {
+            return;
+        }
+        for peer in self.peers.extract_if(.., |peer| peer.is_given_up(now)) {
+            self.strangers.add(&peer.rejected);
+        }
+        let nodes = self.peers.iter().enumerate();
+        self.index = nodes.map(|(index, peer)| (peer.spec.node, index)).collect();
     }
 
     /// The secrets under which valid cookies may have been made, the newest first.

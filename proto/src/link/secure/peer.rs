@@ -23,6 +23,10 @@ const BEGIN_SOONEST: Duration = Duration::from_millis(10);
 const BEGIN_LATEST: Duration = Duration::from_millis(100);
 const BEGIN_OFTEN: Duration = Duration::from_secs(60);
 const BEGIN_AT_LAST: Duration = Duration::from_secs(1);
+/// The same, at most, with a neighbour that was met: each interval is as long as all before it.
+const BEGIN_MET: Duration = Duration::from_secs(10);
+/// After this time without keys, a neighbour that was met is forgotten. Its next frame is as good.
+const GIVE_UP: Duration = Duration::from_secs(60);
 /// First messages of the neighbour that wait until our link can place an answer.
 const ANSWERS: usize = 4;
 /// Answers of ours that the neighbour may still confirm: as many as it has first messages that can
@@ -145,6 +149,8 @@ pub(super) struct Peer {
     next_epoch: u8,
     /// Since when there has been no session.
     alone_since: Instant,
+    /// Whether it is no neighbour by the configuration: a sealed frame in its name arrived.
+    pub(super) is_met: bool,
     /// When the link is next asked for a frame for an answer, if one is due.
     pub(super) answer_at: Instant,
     /// The same for messages that this node sends by itself. First messages of others, which may be
@@ -186,6 +192,7 @@ impl Peer {
             renewals: Limit::new(4, Duration::from_secs(1)),
             next_epoch: first_epoch,
             alone_since: now,
+            is_met: false,
             answer_at: now,
             own_at: now,
             is_own_asked: false,
@@ -327,6 +334,12 @@ impl Peer {
         self.cookie.filter(|(_, came)| now.since(*came) < COOKIE_LIFE).map(|(cookie, _)| cookie)
     }
 
+    /// Whether it need not be known any more: it was met, and no keys were agreed for long.
+    pub(super) fn is_given_up(&self, now: Instant) -> bool {
+        let has_none = self.current.is_none() && self.pending.is_empty() && self.answers.is_empty();
+        self.is_met && has_none && now.since(self.alone_since) >= GIVE_UP
+    }
+
     /// Drops expired sessions. Returns whether no current session is left as a result.
     pub(super) fn on_time(&mut self, now: Instant) -> bool {
         let is_over = |session: &Session| session.expires_at() <= now;
@@ -384,6 +397,10 @@ impl Peer {
             Need::Renew => RENEW_AGAIN,
             Need::Begin => {
                 let alone = now.since(self.alone_since);
+                if self.is_met {
+                    // Its frames may be a stranger's, and it may have gone.
+                    return alone.clamp(BEGIN_SOONEST, BEGIN_MET);
+                }
                 let often = (alone / (BEGUN as u64 / 2)).clamp(BEGIN_SOONEST, BEGIN_LATEST);
                 if alone < BEGIN_OFTEN { often } else { BEGIN_AT_LAST }
             }

@@ -502,6 +502,26 @@ fn who_comes_into_reach_later_becomes_a_neighbour_if_it_is_trusted() {
 }
 
 #[test]
+fn a_frame_in_the_name_of_a_node_that_is_not_there_costs_a_few_handshakes() {
+    let mut air = Air::pair(&config());
+    air.run(SECOND * 2);
+    let keys = [2, 3].map(|id| (NodeId(id), identity(id).public())).into();
+    air.nodes[0].secure.set_keys(&mut Cx::new(air.now), &keys);
+    air.settle(0);
+    let before = air.nodes[0].counter("handshakes_begun");
+    air.deliver(NodeId(3), None, Bytes::from_static(&[9; 60]));
+    air.run(SECOND * 100);
+    let begun = air.nodes[0].counter("handshakes_begun") - before;
+    assert!((1..=25).contains(&begun), "{begun}");
+    assert_eq!(air.nodes[0].secure.peers.len(), 1, "it is forgotten");
+    assert!(air.nodes[0].has_session(2) && air.reaches());
+    // If it comes after all, it is met.
+    air.nodes.push(Node::new(3, &[1], 0, &config()));
+    air.run(SECOND * 5);
+    assert!(air.nodes[0].has_session(3));
+}
+
+#[test]
 fn authenticate_only_is_readable_and_does_not_mix_with_encryption() {
     let ham = SecurityConfig { mode: SecurityMode::AuthenticateOnly, ..config() };
     let mut air = Air::pair(&ham);

@@ -23,8 +23,8 @@ use self::flow::Flow;
 use super::queue::free;
 use super::{Link, LinkStatus};
 use crate::base::{
-    Cx, DropCause, Duration, EtherType, FrameDown, FrameUp, Frames, Instant, Lane, Layer, Packet,
-    PacketUp, Packets, Room, RoomBelow, UnitId,
+    Cx, DropCause, Duration, EtherType, FrameDown, FrameUp, Frames, Instant, Lane, Layer, NodeId,
+    Packet, PacketUp, Packets, RadioId, Room, RoomBelow, UnitId,
 };
 use crate::wire::ip;
 use crate::wire::tcp::{self, Flags};
@@ -60,6 +60,13 @@ impl Default for SnoopConfig {
 /// A direction of a connection: addresses and ports of the sender and of the receiver of data.
 type Ends = ((IpAddr, u16), (IpAddr, u16));
 
+/// Whom a packet is for, over which radio.
+type Target = (RadioId, Option<NodeId>);
+
+fn target(packet: &Packet) -> Target {
+    (packet.radio, packet.to)
+}
+
 /// A link with Snoop around it.
 pub struct Snoop {
     link: Box<dyn Link + Send>,
@@ -69,8 +76,9 @@ pub struct Snoop {
     /// Repeated segments; they are sent before all that waits.
     again: VecDeque<Packet>,
     waiting: VecDeque<Packet>,
-    /// Packets that the link holds.
-    under_way: usize,
+    /// Packets that the link holds, and whom they are for: `depth` for each neighbour, so that one
+    /// who is gone does not keep those for others here.
+    under_way: BTreeMap<UnitId, Target>,
     next_id: u64,
     timeout: Instant,
     counters: Counters,
@@ -127,7 +135,7 @@ impl Snoop {
             flows: BTreeMap::new(),
             again: VecDeque::new(),
             waiting: VecDeque::new(),
-            under_way: 0,
+            under_way: BTreeMap::new(),
             next_id: OWN_IDS,
             timeout: Instant::MAX,
             counters: Counters::default(),
@@ -197,17 +205,20 @@ impl Snoop {
 
     /// Gives the link as many packets as it may hold, repeated segments first.
     fn feed(&mut self, cx: &mut Cx<'_>) {
-        while self.under_way < self.depth {
-            let has_room = |packet: &Packet| !self.link.room(packet.lane()).is_none();
-            let packet = if self.again.front().is_some_and(has_room) {
-                self.again.pop_front()
-            } else if self.waiting.front().is_some_and(has_room) {
-                self.waiting.pop_front()
-            } else {
-                break;
+        loop {
+            let may_go = |packet: &Packet| {
+                let of_it = self.under_way.values().filter(|to| **to == target(packet)).count();
+                of_it < self.depth && !self.link.room(packet.lane()).is_none()
             };
-            let packet = packet.expect("it was looked at");
-            self.under_way += 1;
+            let again = self.again.iter().position(may_go);
+            let waiting = || self.waiting.iter().position(may_go);
+            let packet = match (again, again.map_or_else(waiting, |_| None)) {
+                (Some(at), _) => self.again.remove(at),
+                (None, Some(at)) => self.waiting.remove(at),
+                (None, None) => break,
+            };
+            let packet = packet.expect("it was found");
+            self.under_way.insert(packet.id, target(&packet));
             if let Some(segment) = segment(&packet).filter(|segment| segment.data > 0)
                 && let Some(flow) = self.flows.get_mut(&segment.ends)
             {
@@ -236,11 +247,11 @@ impl Layer for Snoop {
                     goes_on
                 }
                 PacketUp::Done(done) => {
-                    self.under_way = self.under_way.saturating_sub(1);
+                    self.under_way.remove(&done.id);
                     done.id.0 < OWN_IDS
                 }
                 PacketUp::Dropped { id, .. } => {
-                    self.under_way = self.under_way.saturating_sub(1);
+                    self.under_way.remove(id);
                     id.0 < OWN_IDS
                 }
                 PacketUp::Neighbour { .. } | PacketUp::Drowned(_) | PacketUp::LinkSample(_) => true,
@@ -255,7 +266,7 @@ impl Layer for Snoop {
     /// Free places here; none if the link would not accept the packet at all.
     fn room(&self, lane: Lane) -> Room {
         let free = free(self.config.queue_packets, &self.waiting, lane);
-        let is_open = self.under_way > 0 || !self.link.room(lane).is_none();
+        let is_open = !self.under_way.is_empty() || !self.link.room(lane).is_none();
         if is_open { Room::units(free) } else { Room::NONE }
     }
 
@@ -264,7 +275,7 @@ impl Layer for Snoop {
             // Only callers that ignore `room` get here. The link reports what becomes of the
             // packet.
             self.queue_full += 1;
-            self.under_way += 1;
+            self.under_way.insert(packet.id, target(&packet));
             return self.link.handle_tx(cx, packet);
         }
         self.on_down(cx.now, &packet);

@@ -26,8 +26,8 @@ use super::queue::free;
 use super::{AirTimes, PeerSpec, bare_packet};
 use crate::base::{
     Cx, DropCause, Duration, EtherType, FrameDone, FrameDown, FrameOutcome, FrameUp, Frames,
-    Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets, RadioSpec,
-    ReceivedFrame, Rng, Room, RoomBelow, Seed, UnitId, UnitIds,
+    Instant, Lane, Layer, NodeId, Packet, PacketDone, PacketOutcome, PacketUp, Packets, RadioId,
+    RadioSpec, ReceivedFrame, Rng, Room, RoomBelow, Seed, UnitId, UnitIds,
 };
 use crate::wire::wild::{HEADER_BYTES, Kind, decode};
 
@@ -234,8 +234,9 @@ impl TwoP {
         }
     }
 
-    fn peer_index(&self, node: NodeId) -> Option<usize> {
-        self.peers.iter().position(|peer| peer.spec.node == node)
+    fn peer_index(&self, radio: RadioId, node: NodeId) -> Option<usize> {
+        let is_it = |peer: &Peer| (peer.spec.radio, peer.spec.node) == (radio, node);
+        self.peers.iter().position(is_it)
     }
 
     fn peers_of(&self, group: usize) -> impl Iterator<Item = &Peer> {
@@ -308,7 +309,7 @@ impl TwoP {
     }
 
     fn on_received(&mut self, now: Instant, frame: ReceivedFrame) {
-        let Some(index) = self.peer_index(frame.from) else {
+        let Some(index) = self.peer_index(frame.radio, frame.from) else {
             self.counters.strangers += 1;
             return;
         };
@@ -411,7 +412,7 @@ impl Layer for TwoP {
             FrameUp::Overheard(_) => self.counters.overheard += 1,
             FrameUp::Done(done) => self.on_done(done),
             FrameUp::Wanted(wanted) => {
-                if let Some(index) = self.peer_index(wanted.to) {
+                if let Some(index) = self.peer_index(wanted.radio, wanted.to) {
                     self.peers[index].wanted = true;
                 }
             }
@@ -425,14 +426,14 @@ impl Layer for TwoP {
 
     /// Free places in the queue to a neighbour; none for broadcast and for unknown neighbours.
     fn room(&self, lane: Lane) -> Room {
-        let index = lane.to.and_then(|node| self.peer_index(node));
+        let index = lane.to.and_then(|node| self.peer_index(lane.radio, node));
         let queue = |index: usize| &self.peers[index].queue;
         let free = |index| free(self.config.queue_packets, queue(index), lane);
         index.map_or(Room::NONE, |index| Room::units(free(index)))
     }
 
     fn handle_tx(&mut self, _cx: &mut Cx<'_>, packet: Packet) {
-        let Some(index) = packet.to.and_then(|node| self.peer_index(node)) else {
+        let Some(index) = packet.to.and_then(|node| self.peer_index(packet.radio, node)) else {
             return self.count_drop(packet.id, DropCause::NoRoute);
         };
         if !self.fits_a_phase(index, packet.payload.len()) {

@@ -429,7 +429,8 @@ impl Wild {
         };
         let shortest = |least: Duration| {
             let least = least.max(cycle.saturating_sub(most)).min(slot);
-            unit * least.as_nanos().div_ceil(unit.as_nanos())
+            // A slot need not be a whole number of units.
+            (unit * least.as_nanos().div_ceil(unit.as_nanos())).min(slot)
         };
         let split = unit * split.div_duration(unit);
         split.clamp(shortest(least), cycle - shortest(least.max(bare)))

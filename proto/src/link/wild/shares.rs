@@ -44,28 +44,29 @@ pub(super) fn share(left: Duration, claims: &[Claim], round: u32) -> Vec<Duratio
     });
     while !open.is_empty() {
         let part = left / open.len() as u64;
-        let before = open.len();
-        let mut settle = |open: &mut Vec<usize>, end: &dyn Fn(usize) -> Option<Duration>| {
-            open.retain(|at| {
-                let last = end(*at);
-                shares[*at] += last.unwrap_or_default();
-                left = left.saturating_sub(last.unwrap_or_default());
-                last.is_none()
-            });
-        };
-        settle(&mut open, &|at| Some(more(at)).filter(|more| *more <= part));
-        if open.len() == before {
-            // If a frame is longer than an equal part, its station gets room for one.
-            settle(&mut open, &|at| Some(first(at)).filter(|first| *first > part));
-        }
-        if open.len() == before {
-            let packets: Vec<_> = open.iter().map(|at| (first(*at), claims[*at].packet)).collect();
-            for (at, part) in open.iter().zip(parts(left, &packets, round)) {
-                shares[*at] += part;
-                left = left.saturating_sub(part);
+        // Each of the others keeps room for one frame.
+        let spare = left.saturating_sub(open.iter().map(|at| first(*at)).sum());
+        let needs_less =
+            |at: &usize| more(*at) <= part && more(*at).saturating_sub(first(*at)) <= spare;
+        // If a frame is longer than an equal part, its station gets room for one.
+        let settled = match open.iter().position(needs_less) {
+            Some(place) => Some((place, more(open[place]))),
+            None => {
+                let place = open.iter().position(|at| first(*at) > part);
+                place.map(|place| (place, first(open[place])))
             }
-            break;
+        };
+        if let Some((place, share)) = settled {
+            shares[open.remove(place)] += share;
+            left = left.saturating_sub(share);
+            continue;
         }
+        let packets: Vec<_> = open.iter().map(|at| (first(*at), claims[*at].packet)).collect();
+        for (at, part) in open.iter().zip(parts(left, &packets, round)) {
+            shares[*at] += part;
+            left = left.saturating_sub(part);
+        }
+        break;
     }
     shares.iter_mut().for_each(|share| *share += left / all);
     shares
@@ -130,6 +131,21 @@ mod tests {
         assert_eq!(share(ms(18), &all, 0), [ms(8), ms(5), ms(5)]);
         // Otherwise all get equal parts.
         assert_eq!(share(ms(25), &all, 0), [ms(9), ms(8), ms(8)]);
+    }
+
+    #[test]
+    fn no_more_is_given_out_than_there_is() {
+        let shares = share(ms(10), &claims(0, [(0, 1, 5), (0, 6, 60)]), 0);
+        assert_eq!(shares, [ms(4), ms(6)]);
+        for seed in 0..2_000_u64 {
+            let number = |at: u64, most: u64| (seed * 7 + at) * 2_654_435_761 % 4_093 % most;
+            let of = [0, 1, 2, 3].map(|at| {
+                (number(at, 4), number(at + 4, 9), number(at + 8, 30) + number(at + 12, 30))
+            });
+            let (left, all) = (ms(8 + number(16, 20)), claims(number(17, 3), of));
+            let given: Duration = share(left, &all, seed as u32).into_iter().sum();
+            assert!(given <= left, "{given:?} of {left:?}: {all:?}");
+        }
     }
 
     #[test]

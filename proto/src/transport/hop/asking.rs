@@ -33,7 +33,7 @@ impl Hop {
         }
         let usual = self.arrival_time.get(&destination).map(|mean| *mean * TIMES_USUAL);
         let wait = usual.map_or(AT_FIRST, |usual| usual.max(SOONEST));
-        (wait * (1 << u64::from(block.times_asked.min(16)))).min(most)
+        (wait.min(most) * (1 << u64::from(block.times_asked.min(16)))).min(most)
     }
 
     /// A block of ours arrived this long after the next hop had it.

@@ -14,6 +14,8 @@ use crate::wire::udp;
 
 /// Most messages that may wait to be sent; others are dropped, and asked for again.
 const MESSAGES: usize = 1_024;
+/// So many of them are looked at for one that may be sent.
+const LOOKED_AT: usize = 64;
 /// Turns of frames that the radio may hold.
 const TURNS_IN_RADIO: u32 = 2;
 /// How often the destination's acknowledgement is sent again to a hop that does not take it: for as
@@ -86,14 +88,7 @@ struct Content<'a> {
 impl Hop {
     /// The next datagram, on a lane with room.
     pub fn poll_tx(&mut self, cx: &mut Cx<'_>, below: &RoomBelow<'_>) -> Option<Datagram> {
-        while let Some(message) = self.messages.front().copied() {
-            // A message to a neighbour without a route is lost, and must not block the others.
-            let to = self.addressee(message);
-            let lane = Lane { flow: CONTROL_FLOW, to, ..Lane::default() };
-            if to.is_some() && below(lane).is_none() {
-                break;
-            }
-            self.messages.pop_front();
+        while let Some(message) = self.next_message(below) {
             if let Some(datagram) = self.message(message) {
                 return Some(datagram);
             }
@@ -244,6 +239,24 @@ impl Hop {
     fn message_rate(&self, to: NodeId) -> Option<Bitrate> {
         let sure = || self.sure_rate.filter(|_| self.unsure.contains(&to));
         self.config.control_mbps.map(Bitrate::from_mbps).or_else(sure)
+    }
+
+    /// Takes the first message for which there is room. A message to a neighbour without a route is
+    /// lost. One neighbour that is gone has at most one message on its way, so that a link that
+    /// keeps them has room for those to others.
+    fn next_message(&mut self, below: &RoomBelow<'_>) -> Option<Message> {
+        let is_on_its_way = |to: NodeId| {
+            let mut sent = self.in_radio.values();
+            sent.any(|sent| matches!(sent, InRadio::Message(_, other) if *other == to))
+        };
+        let may_go = |message: &Message| {
+            let Some(to) = self.addressee(*message) else { return true };
+            let lane = Lane { flow: CONTROL_FLOW, to: Some(to), ..Lane::default() };
+            let is_enough = self.is_gone(to) && is_on_its_way(to);
+            !is_enough && !below(lane).is_none()
+        };
+        let at = self.messages.iter().take(LOOKED_AT).position(may_go)?;
+        self.messages.remove(at)
     }
 
     /// The neighbour that a message goes to; `None` if the message is no longer useful.
