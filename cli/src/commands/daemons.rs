@@ -56,8 +56,17 @@ pub(super) fn only(wanted: Wanted<'_>) -> Result<PathBuf, Failure> {
     Ok(running.remove(0).path)
 }
 
-/// The status of each selected daemon that answers; fails if none does.
+/// The status of each selected daemon that answers; reports the others. Fails if none answers.
 pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
+    let (statuses, silent) = statuses_and_silent(wanted)?;
+    silent.iter().for_each(|silent| tell(&format!("farhop: {silent}")));
+    Ok(statuses)
+}
+
+/// The same, with the messages about the others, for those who draw a screen.
+pub(super) fn statuses_and_silent(
+    wanted: Wanted<'_>,
+) -> Result<(Vec<Value>, Vec<String>), Failure> {
     let (mut statuses, mut failed) = (Vec::new(), Vec::new());
     for daemon in running(wanted)? {
         match daemon::query(&daemon.path) {
@@ -74,8 +83,7 @@ pub(super) fn statuses(wanted: Wanted<'_>) -> Result<Vec<Value>, Failure> {
         return Err(Failure::Failed(failed.join("; ")));
     }
     // A daemon that hangs does not hide the others.
-    failed.iter().for_each(|failed| tell(&format!("farhop: {failed}")));
-    Ok(statuses)
+    Ok((statuses, failed))
 }
 
 /// Reports daemons that ended without removing their socket, for example because they were killed.

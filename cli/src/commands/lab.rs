@@ -253,7 +253,11 @@ pub(crate) fn run_lab(
         let mut lab = Lab::start_beside_noise(scenario, &options, scripts, watcher)?;
         let beside_noise = lab.run_flows(watcher)?;
         let noise = beside_noise.total_mbps();
-        adversary.honest_goodput_ratio = (noise > 0.0).then(|| goodput / noise);
+        let is_late = beside_noise.lateness.as_ref().is_some_and(|lateness| lateness.late);
+        adversary.honest_goodput_ratio = (noise > 0.0 && !is_late).then(|| goodput / noise);
+        if is_late {
+            finished.lateness = beside_noise.lateness;
+        }
     }
     Ok(finished)
 }
@@ -382,7 +386,7 @@ pub(crate) fn run_holder(options: &HoldOptions) -> Result<(), Failure> {
         // The process that started this one may have gone.
         let _ = writeln!(std::io::stdout(), "{line}");
     };
-    let outcome = hold(options, &say);
+    let outcome = hold(options, &say).map_err(Failure::into_failed);
     if let Err(Failure::Failed(what)) = &outcome {
         say(Word::Failed(what.clone()));
     }
@@ -403,6 +407,8 @@ fn hold(options: &HoldOptions, say: &dyn Fn(Word)) -> Result<(), Failure> {
             goes_on()
         })?;
         say(Word::Report(Box::new(report)));
+    } else {
+        lab.begin()?;
     }
     // From here on the lab outlives its terminal: Ctrl-C there must not reach it.
     let _ = rustix::process::setsid();

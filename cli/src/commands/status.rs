@@ -15,8 +15,9 @@ use serde_json::Value;
 
 use self::link::{describe_link, describe_paths};
 use self::time::describe_upsets;
-use super::daemons::{Wanted, is_of_one, statuses, tell_of_dead};
+use super::daemons::{Wanted, is_of_one, statuses_and_silent, tell_of_dead};
 use super::{Terminal, has_reader, print_json, print_text, terminal};
+use crate::progress::tell;
 use crate::{Failure, interrupt};
 
 /// Clears a terminal and moves to its first line.
@@ -63,9 +64,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     tell_of_dead(wanted);
     let mut before: Vec<Value> = Vec::new();
     loop {
-        let statuses = statuses(wanted);
-        let statuses =
-            if before.is_empty() { statuses } else { statuses.map_err(Failure::into_failed) }?;
+        let found = statuses_and_silent(wanted);
+        let found = if before.is_empty() { found } else { found.map_err(Failure::into_failed) };
+        let (statuses, silent) = found?;
+        let draws = options.watch && !options.json && matches!(terminal(), Terminal::Screen);
+        if !draws {
+            silent.iter().for_each(|silent| tell(&format!("farhop: {silent}")));
+        }
         if options.json {
             match (is_of_node, statuses.as_slice()) {
                 (true, [status]) => print_json(status)?,
@@ -73,8 +78,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
             }
         } else {
             let text = describe_all(&statuses, &before);
-            if options.watch && matches!(terminal(), Terminal::Screen) {
-                print_text(&format!("{CLEAR}{}", text.trim_end()))?;
+            if draws {
+                let text = [vec![text.trim_end().to_owned()], silent].concat().join("\n");
+                print_text(&format!("{CLEAR}{text}"))?;
             } else {
                 print_text(text.trim_end())?;
             }

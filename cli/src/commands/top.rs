@@ -12,9 +12,9 @@ use farhop_proto::base::counted;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
-use super::daemons::{Wanted, statuses};
+use super::daemons::{Wanted, statuses, statuses_and_silent};
 use super::status::describe_all;
-use super::{Terminal, print_text, terminal};
+use super::{Terminal, has_reader, print_text, terminal};
 use crate::{Failure, interrupt};
 
 /// Time between two updates.
@@ -83,7 +83,7 @@ fn print_blocks(options: &Options) -> Result<(), Failure> {
             print_text("")?;
             let next = Instant::now() + EVERY;
             while Instant::now() < next {
-                if interrupt::has_come() {
+                if interrupt::has_come() || !has_reader() {
                     return Ok(());
                 }
                 std::thread::sleep(Duration::from_millis(50));
@@ -122,9 +122,9 @@ fn run_live(options: &Options) -> Result<(), Failure> {
             return Ok(());
         }
         looks += 1;
-        text = match statuses(options.wanted()).map_err(Failure::into_failed) {
-            Ok(now) => {
-                let text = describe_all(&now, &before);
+        text = match statuses_and_silent(options.wanted()).map_err(Failure::into_failed) {
+            Ok((now, silent)) => {
+                let text = [vec![describe_all(&now, &before)], silent].concat().join("\n");
                 before = now;
                 text
             }

@@ -315,8 +315,9 @@ impl Driver {
     fn take_frames(&mut self) -> io::Result<()> {
         for radio in &mut self.radios {
             if radio.source.is_ready {
-                radio.device.receive(&mut self.up)?;
-                if self.up.len() >= BATCH {
+                // Frames that are not ours take time too, though nothing of them is left.
+                let has_more = radio.device.receive(&mut self.up)?;
+                if has_more || self.up.len() >= BATCH {
                     self.stats.rests += 1;
                     radio.source.rest(self.clock.now());
                 }

@@ -309,14 +309,20 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
     let mtu = longest_packet(plan, &options.devices);
     for (choice, radio) in options.devices.iter().zip(&plan.radios) {
         let (choice, spec) = (choice.clone(), device_spec(plan, radio, clock, mtu));
-        let device = Lasting::open(clock, Box::new(move || choice.open(spec.clone())));
+        // In a lab the interfaces lead to the emulated air.
+        let is_checked = options.is_service;
+        let open = move || {
+            let device = choice.open(spec.clone())?;
+            // A card that comes back may be in another mode.
+            if is_checked {
+                choice.check();
+            }
+            Ok(device)
+        };
+        let device = Lasting::open(clock, Box::new(open));
         let device =
             device.with_context(|| format!("cannot open the device of node '{}'", plan.name))?;
         driver.add_radio(radio.spec.id, Box::new(device));
-    }
-    if options.is_service {
-        // In a lab the interfaces lead to the emulated air.
-        options.devices.iter().for_each(DeviceChoice::check);
     }
     blocks::keep(&mut driver, &options)?;
     driver.set_host(Box::new(Tun::open(&options.tun, plan.node, plan.addresses, mtu)?));

@@ -11,7 +11,7 @@ use farhop_proto::base::{AckPolicy, Bitrate, Frame, FrameUp, Instant, Phy, Recei
 use farhop_proto::wire::ieee80211::{self, DataHeader, Station};
 use farhop_proto::wire::radiotap::{self, Injection, Radiotap};
 
-use super::{DeviceSpec, FRAME_BYTES, StampFilter, TxGate, count};
+use super::{DeviceSpec, FRAME_BYTES, StampFilter, TxGate, count, of_own_node};
 
 /// Length of the check sequence after a frame, which some drivers leave there.
 const FCS_BYTES: usize = 4;
@@ -91,7 +91,7 @@ impl Card {
             return Ok(done.map(FrameUp::Done));
         }
         if header.from.0 == self.spec.node {
-            return Err("own-name");
+            return Err(of_own_node(header.from.1, self.spec.radio.id));
         }
         if self.is_duplicate(&header) {
             return Err("duplicate");

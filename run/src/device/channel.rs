@@ -49,7 +49,7 @@ impl Device for Channel {
         self.bell.as_fd()
     }
 
-    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
+    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<bool> {
         let mut rung = [0; BATCH];
         let count = match self.bell.read(&mut rung) {
             Ok(count) => count,
@@ -58,7 +58,7 @@ impl Device for Channel {
         };
         self.frames_received += count as u64;
         out.extend(self.incoming.borrow_mut().drain(..count));
-        Ok(())
+        Ok(count == BATCH)
     }
 
     fn room(&self, _now: Instant, _access: AccessCategory) -> Room {

@@ -1,4 +1,10 @@
 //! An Ethernet-like interface: frames with farhop's EtherType, sent as Ethernet broadcasts.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 2 | length of what follows: cards pad short frames to 60 bytes, and the padding arrives too |
+//! | 8 | the header of `tunnel` |
+//! | | the frame of the link |
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,8 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use farhop_proto::base::{AccessCategory, EtherType, Frame, FrameOutcome, FrameUp, Instant, Room};
 use farhop_proto::wire::ieee80211;
 
-pub(crate) use super::tunnel::HEADER_BYTES;
-use super::tunnel::Tunnel;
+use super::tunnel::{self, Tunnel};
 use super::{
     BATCH, Device, DeviceSpec, DeviceStatus, FRAME_BYTES, PacketSocket, RECEIVING, arrived,
     interface, is_too_long, named, passing, unsent,
@@ -15,6 +20,10 @@ use super::{
 
 /// Length of an Ethernet header, in bytes.
 const ETHERNET_BYTES: usize = 14;
+/// Length of the field with the length, in bytes.
+const LENGTH_BYTES: usize = 2;
+/// What a frame of the link has before it, without the Ethernet header, in bytes.
+pub(crate) const HEADER_BYTES: usize = LENGTH_BYTES + tunnel::HEADER_BYTES;
 
 /// An Ethernet-like interface.
 #[derive(Debug)]
@@ -53,28 +62,28 @@ impl Device for Ethernet {
         self.socket.is_gone()
     }
 
-    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
+    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<bool> {
         let offset = self.tunnel.spec.clock.realtime_offset();
         for _ in 0..BATCH {
             let arrival = match self.socket.receive(&mut self.buffer) {
                 Ok(Some(arrival)) => arrival,
-                Ok(None) => break,
+                Ok(None) => return Ok(false),
                 Err(error) => {
                     passing(error, &self.interface)?;
                     self.tunnel.count_failed(RECEIVING);
-                    break;
+                    return Ok(false);
                 }
             };
             if arrival.outgoing {
                 continue;
             }
             let host = arrived(arrival.stamp, offset, self.tunnel.spec.clock.now());
-            match self.buffer[..arrival.length].get(ETHERNET_BYTES..) {
+            match unpadded(&self.buffer[..arrival.length]) {
                 Some(packet) => out.extend(self.tunnel.take(packet, host)),
                 None => self.tunnel.count("truncated"),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn room(&self, now: Instant, access: AccessCategory) -> Room {
@@ -87,6 +96,8 @@ impl Device for Ethernet {
         self.out.extend_from_slice(&[0xff; 6]);
         self.out.extend_from_slice(&ieee80211::address(spec.station()));
         self.out.extend_from_slice(&EtherType::FARHOP.0.to_be_bytes());
+        let length = tunnel::HEADER_BYTES + frame.payload.len();
+        self.out.extend_from_slice(&(length as u16).to_be_bytes());
         self.tunnel.put(&mut self.out, &frame);
         let clock = self.tunnel.spec.clock;
         if !self.tunnel.gate.is_in_time(clock.now(), &frame) {
@@ -134,6 +145,29 @@ impl Device for Ethernet {
             mtu: interface::mtu(&self.interface).ok(),
             is_up: interface::is_up(&self.interface).ok(),
             ..self.tunnel.status("ethernet", self.interface.clone())
+        }
+    }
+}
+
+/// What an Ethernet frame carries, without its padding; `None` if it is cut off.
+fn unpadded(frame: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = frame.get(ETHERNET_BYTES..)?.split_first_chunk::<LENGTH_BYTES>()?;
+    rest.get(..usize::from(u16::from_be_bytes(*length)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_padding_of_a_short_frame_is_not_taken_for_a_part_of_it() {
+        let mut frame = vec![0xff; ETHERNET_BYTES];
+        frame.extend([0, 3, 7, 8, 9]);
+        assert_eq!(unpadded(&frame), Some(&[7, 8, 9][..]));
+        frame.resize(60, 0);
+        assert_eq!(unpadded(&frame), Some(&[7, 8, 9][..]));
+        for end in 0..ETHERNET_BYTES + LENGTH_BYTES + 3 {
+            assert_eq!(unpadded(&frame[..end]), None, "{end}");
         }
     }
 }

@@ -63,12 +63,15 @@ impl Device for Lasting {
         }
     }
 
-    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
-        let Some(device) = &mut self.device else { return Ok(()) };
-        if let Err(error) = device.receive(out) {
-            self.lose(&error, out);
+    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<bool> {
+        let Some(device) = &mut self.device else { return Ok(false) };
+        match device.receive(out) {
+            Ok(has_more) => Ok(has_more),
+            Err(error) => {
+                self.lose(&error, out);
+                Ok(false)
+            }
         }
-        Ok(())
     }
 
     fn antenna(&self, frame: &ReceivedFrame) -> u8 {
@@ -171,8 +174,8 @@ mod tests {
             self.bell.as_fd()
         }
 
-        fn receive(&mut self, _out: &mut Vec<FrameUp>) -> io::Result<()> {
-            self.check()
+        fn receive(&mut self, _out: &mut Vec<FrameUp>) -> io::Result<bool> {
+            self.check().map(|()| false)
         }
 
         fn is_gone(&self) -> bool {

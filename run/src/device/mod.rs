@@ -51,10 +51,10 @@ pub trait Device {
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// Appends what was received to `out`: at most [`BATCH`] frames, or a few trains of them. What
-    /// is no frame of ours is counted.
+    /// is no frame of ours is counted. Returns whether more may be waiting.
     ///
     /// Fails if the interface is gone.
-    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()>;
+    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<bool>;
 
     /// Whether its interface is gone. A device that only receives would not notice by itself.
     fn is_gone(&self) -> bool {
@@ -180,6 +180,12 @@ pub(crate) fn named(error: io::Error, what: &str) -> io::Error {
 /// The event for a frame that was not sent.
 pub(crate) fn unsent(frame: &Frame, outcome: FrameOutcome) -> FrameUp {
     FrameUp::Done(FrameDone { id: frame.id, outcome, attempts: 0, air_time: Duration::ZERO })
+}
+
+/// Why a frame with the number of this node is dropped: another radio of this node sent it, or it
+/// is as if this radio had, and so somebody else uses the number.
+fn of_own_node(sender: RadioId, own: RadioId) -> &'static str {
+    if sender == own { "own-name" } else { "own-radio" }
 }
 
 /// Whether an interface refused a frame because it is longer than the MTU.

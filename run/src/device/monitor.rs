@@ -64,18 +64,18 @@ impl Device for Monitor {
         self.socket.is_gone()
     }
 
-    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
+    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<bool> {
         self.card.begin_turn();
         let clock = self.card.spec.clock;
         let offset = clock.realtime_offset();
         for _ in 0..BATCH {
             let arrival = match self.socket.receive(&mut self.buffer) {
                 Ok(Some(arrival)) => arrival,
-                Ok(None) => break,
+                Ok(None) => return Ok(false),
                 Err(error) => {
                     passing(error, &self.interface)?;
                     self.card.count_failed(RECEIVING);
-                    break;
+                    return Ok(false);
                 }
             };
             if arrival.outgoing {
@@ -84,7 +84,7 @@ impl Device for Monitor {
             let host = arrived(arrival.stamp, offset, clock.now());
             out.extend(self.card.take(&self.buffer[..arrival.length], host));
         }
-        Ok(())
+        Ok(true)
     }
 
     fn antenna(&self, frame: &ReceivedFrame) -> u8 {

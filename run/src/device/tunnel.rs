@@ -11,9 +11,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use farhop_proto::base::{EtherType, Frame, FrameUp, Instant, NodeId, ReceivedFrame};
+use farhop_proto::base::{EtherType, Frame, FrameUp, Instant, NodeId, RadioId, ReceivedFrame};
 
-use super::{DeviceSpec, DeviceStatus, TxGate, count};
+use super::{DeviceSpec, DeviceStatus, TxGate, count, of_own_node};
 
 const VERSION: u8 = 1;
 const EVERYBODY: u16 = 0xffff;
@@ -71,10 +71,13 @@ impl Tunnel {
         }
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let (from, to) = (NodeId(word(2)), word(4));
-        if from == self.spec.node || from.0 == 0 || from.0 == EVERYBODY {
+        let radio = &self.spec.radio;
+        if from == self.spec.node {
+            return Err(of_own_node(RadioId(header[1]), radio.id));
+        }
+        if from.0 == 0 || from.0 == EVERYBODY {
             return Err("own-name");
         }
-        let radio = &self.spec.radio;
         let frame = ReceivedFrame {
             radio: radio.id,
             from,

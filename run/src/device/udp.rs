@@ -169,7 +169,7 @@ impl Device for Udp {
         self.socket.fd()
     }
 
-    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<()> {
+    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<bool> {
         let now = self.tunnel.spec.clock.now();
         let (tunnel, peers, stranger) = (&mut self.tunnel, &self.peers, &mut self.last_stranger);
         let received = self.socket.receive(|train| {
@@ -182,10 +182,10 @@ impl Device for Udp {
         });
         match received {
             // An earlier datagram reached nobody: the neighbour's daemon does not run.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
             Err(error) => Err(named(error, &self.bound.to_string())),
-            Ok(_) => Ok(()),
+            Ok(is_all) => Ok(is_all),
         }
     }
 

@@ -8,7 +8,7 @@ use farhop_sim::engine::{
     AdversaryReport, Counters, Distribution, FlowReport, Lateness, LinkTimes, OWN_NAME,
     ProcessLateness, Report, add_rejected, flow_name, node_report, transport_name,
 };
-use farhop_sim::radio::ChipStats;
+use farhop_sim::radio::{ChipStats, LinkAir};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -27,8 +27,11 @@ pub(super) fn build(
     after: &[Value],
 ) -> Result<Report, LabError> {
     let (air_before, air): (AirStatus, AirStatus) = (read(&before[0])?, read(&after[0])?);
-    let stacks: Vec<StackStatus> =
-        after[1..].iter().map(|status| read(&status["stack"])).collect::<Result<_, _>>()?;
+    let [stacks_before, stacks] = [before, after].map(|all| {
+        let stacks = all[1..].iter().map(|status| read::<StackStatus>(&status["stack"]));
+        stacks.collect::<Result<Vec<_>, _>>()
+    });
+    let (stacks_before, stacks) = (stacks_before?, stacks?);
     let mut report = Report {
         scenario: scenario.name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -47,19 +50,37 @@ pub(super) fn build(
         let radios = air.radios.iter().filter(|(radio, _)| is_of(radio));
         radios.fold(ChipStats::default(), |sum, (_, (chip, _))| sum.plus(chip))
     };
-    let times: LinkTimes = air.links.iter().copied().collect();
-    for (index, stack) in stacks.iter().enumerate() {
+    // Air times since the run began; daemons were up before.
+    let times: LinkTimes = air.links.iter().map(|link| since(*link, &air_before.links)).collect();
+    for (index, mut stack) in stacks.into_iter().enumerate() {
         let name = &scenario.node[index].name;
-        report.nodes.push(node_report(name, stack, &chip(index)));
-        let uptime = after[index + 1]["uptime_s"].as_f64().unwrap_or(scenario.duration_s);
+        report.nodes.push(node_report(name, &stack, &chip(index)));
+        let [from, until] =
+            [before, after].map(|all| all[index + 1]["uptime_s"].as_f64().unwrap_or_default());
+        // A daemon that was restarted began to count anew.
+        let is_same = until > from;
+        if is_same {
+            stack.link.air = stack.link.air.since(&stacks_before[index].link.air);
+        }
+        let span = Duration::from_secs_f64(if is_same { until - from } else { until });
         for neighbour in &stack.link.neighbours {
-            let span = Duration::from_secs_f64(uptime);
             let to = &scenario.node[usize::from(neighbour.node.0) - 1].name;
             let own = NodeId(index as u16 + 1);
             report.links.push(times.link_report(own, (name, to), &stack.link, neighbour, span));
         }
     }
     Ok(report)
+}
+
+/// The air time on a link since an earlier state of all links.
+fn since(link: LinkAir, before: &[LinkAir]) -> LinkAir {
+    let is_it = |other: &&LinkAir| (other.from, other.to) == (link.from, link.to);
+    let Some(before) = before.iter().find(is_it) else { return link };
+    LinkAir {
+        answered: link.answered.saturating_sub(before.answered),
+        collided: link.collided.saturating_sub(before.collided),
+        ..link
+    }
 }
 
 /// What the strangers did in a run; `before` and `after` are as in [`build`]. `accepted` counts

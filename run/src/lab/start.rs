@@ -329,6 +329,20 @@ impl Lab {
         })
     }
 
+    /// Tells the air and the strangers that the run begins: the times of faults, of recorded losses
+    /// and of attacks count from now. [`Lab::run_flows`] does this itself.
+    ///
+    /// Fails if one of them does not answer.
+    pub fn begin(&self) -> Result<(), LabError> {
+        let strangers = self.scenario.adversary.iter().map(|stranger| stranger.name.as_str());
+        for name in [AIR].into_iter().chain(strangers) {
+            ask(&socket_path(&self.dir, name), Request::Begin {})
+                .map_err(std::io::Error::other)
+                .doing(format!("tell {name} that the run begins"))?;
+        }
+        Ok(())
+    }
+
     fn report_flows(
         &mut self,
         watcher: &mut dyn FnMut(Progress) -> bool,
@@ -337,12 +351,7 @@ impl Lab {
         let others_before = others::cpu_s(&self.state);
         let wall = WallClock::now();
         let before = self.statuses()?;
-        let strangers = self.scenario.adversary.iter().map(|stranger| stranger.name.as_str());
-        for name in [AIR].into_iter().chain(strangers) {
-            ask(&socket_path(&self.dir, name), Request::Begin {})
-                .map_err(std::io::Error::other)
-                .doing(format!("tell {name} that the run begins"))?;
-        }
+        self.begin()?;
         let scenario = self.scenario.clone();
         let pids = self.state.nodes.iter().map(|(_, process)| process.pid).collect();
         let dir = self.dir.clone();
