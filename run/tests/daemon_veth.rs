@@ -323,6 +323,6 @@ fn kernel_sockets_talk_over_two_daemons_through_loss_and_a_flood_of_junk() {
     // A thread of its own: its namespace goes with it.
     let result = thread::spawn(move || run_two_daemons(&path)).join().expect("no panic");
     if let Err(reason) = result {
-        println!("skipped: {reason}");
+        farhop_testkit::skip(reason);
     }
 }

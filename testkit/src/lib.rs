@@ -4,6 +4,7 @@
 
 mod clock;
 pub mod fuzz;
+mod host;
 mod network;
 mod oracle;
 pub mod oracles;
@@ -12,6 +13,7 @@ mod scenario;
 pub mod swarm;
 
 pub use clock::Clock;
+pub use host::skip;
 pub use network::{FrameLoss, Make, Network, Span, keep_waiting};
 pub use oracle::Ledger;
 pub use pair::{Loss, OnAir, Pair, PairConfig, Source};

@@ -8,6 +8,7 @@ mod files;
 mod host;
 mod keys;
 mod late;
+mod links;
 mod mtu;
 mod noise;
 mod paper;

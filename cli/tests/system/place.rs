@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use farhop_testkit::skip;
 use rustix::process::Pid;
 use serde_json::Value;
 
@@ -105,7 +106,7 @@ impl Place {
         let out = self.farhop(&["lab", file, "--keep"]);
         let said = stderr(&out);
         if !out.status.success() && said.contains("namespace") {
-            println!("skipped: {}", said.trim());
+            skip(said.trim());
             return false;
         }
         assert!(out.status.success(), "the lab did not start: {said}");

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::{Child, Stdio};
 
+use farhop_testkit::skip;
+
 use crate::place::{Place, wait_for};
 
 fn scenario(nodes: &[&str], ports: u16, silence_s: u32) -> String {
@@ -39,7 +41,7 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// `None` where no TUN interface can be made.
+    /// `None` on a host where no TUN interface can be made.
     pub(crate) fn up(place: &'a Place, nodes: &'static [&'static str], ports: u16) -> Option<Self> {
         Self::patient(place, nodes, ports, 20)
     }
@@ -55,11 +57,11 @@ impl<'a> Row<'a> {
         fs::write(&file, scenario(nodes, ports, silence_s)).expect("the scenario is written");
         let tun = format!("fh{ports}-");
         let mut row = Self { place, nodes, file, daemons: Vec::new(), tun };
-        for index in 0..nodes.len() {
+        for (index, name) in nodes.iter().enumerate() {
             let daemon = row.start(index);
             row.daemons.push(daemon);
             if !row.is_up(index) {
-                println!("skipped: no daemon can run here");
+                skip(format!("the daemon of {name} does not start"));
                 return None;
             }
         }

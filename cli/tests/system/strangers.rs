@@ -16,7 +16,7 @@ fn attacked(place: &Place, name: &str, security: &str) -> Option<Value> {
     std::fs::write(&file, text).expect("the scenario is written");
     let out = place.farhop(&["lab", &file, "--json"]);
     if !has_report(out.status) && stderr(&out).contains("namespace") {
-        println!("skipped: {}", stderr(&out).trim());
+        farhop_testkit::skip(stderr(&out).trim());
         return None;
     }
     assert!(has_report(out.status), "{}", stderr(&out));
