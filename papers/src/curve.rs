@@ -15,28 +15,40 @@ pub(crate) fn totals(results: &Results, at: &[f64], key: impl Fn(f64) -> String)
     curve(at, |x| results.total(&key(x)))
 }
 
-/// The largest step up of a curve; negative if it falls everywhere.
+/// The largest of some numbers; NaN if one of them is NaN, or there are none.
+pub(crate) fn largest(numbers: impl IntoIterator<Item = f64>) -> f64 {
+    let larger = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+    numbers.into_iter().reduce(larger).unwrap_or(f64::NAN)
+}
+
+/// The largest step up of a curve; negative if it falls everywhere, NaN if a point is NaN.
 pub(crate) fn largest_rise(curve: &[(f64, Estimate)]) -> Estimate {
     let rise = |pair: &[(f64, Estimate)]| pair[1].1.mean - pair[0].1.mean;
-    Estimate::exact(curve.windows(2).map(rise).fold(f64::NEG_INFINITY, f64::max))
+    Estimate::exact(largest(curve.windows(2).map(rise)))
 }
 
-/// The largest step down of a curve; negative if it rises everywhere.
+/// The largest step down of a curve; negative if it rises everywhere, NaN if a point is NaN.
 pub(crate) fn largest_fall(curve: &[(f64, Estimate)]) -> Estimate {
     let fall = |pair: &[(f64, Estimate)]| pair[0].1.mean - pair[1].1.mean;
-    Estimate::exact(curve.windows(2).map(fall).fold(f64::NEG_INFINITY, f64::max))
+    Estimate::exact(largest(curve.windows(2).map(fall)))
 }
 
-/// The lowest point of a curve.
+/// The lowest point of a curve; one that is NaN, if there is any.
 pub(crate) fn lowest(curve: &[(f64, Estimate)]) -> Estimate {
-    let least = curve.iter().map(|point| point.1).min_by(|a, b| a.mean.total_cmp(&b.mean));
-    least.expect("a curve has points")
+    farthest(curve, |a, b| a <= b)
 }
 
-/// The highest point of a curve.
+/// The highest point of a curve; one that is NaN, if there is any.
 pub(crate) fn highest(curve: &[(f64, Estimate)]) -> Estimate {
-    let most = curve.iter().map(|point| point.1).max_by(|a, b| a.mean.total_cmp(&b.mean));
-    most.expect("a curve has points")
+    farthest(curve, |a, b| a >= b)
+}
+
+fn farthest(curve: &[(f64, Estimate)], is_farther: fn(f64, f64) -> bool) -> Estimate {
+    let points = curve.iter().map(|point| point.1);
+    let farther = |a: Estimate, b: Estimate| {
+        if a.mean.is_nan() || is_farther(a.mean, b.mean) { a } else { b }
+    };
+    points.reduce(farther).expect("a curve has points")
 }
 
 /// Where a curve first falls below another, interpolated linearly between two points; NaN if it
@@ -82,6 +94,18 @@ mod tests {
         assert_eq!(largest_rise(&curve).mean, 0.5);
         assert_eq!(largest_fall(&curve).mean, 2.5);
         assert_eq!((lowest(&curve).mean, highest(&curve).mean), (1.0, 5.0));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_left_out() {
+        for place in 0..3 {
+            let mut values = [5.0, 3.0, 1.0];
+            values[place] = f64::NAN;
+            let curve = line(&values);
+            let found = [largest_rise, largest_fall, lowest, highest].map(|of| of(&curve).mean);
+            assert!(found.iter().all(|number| number.is_nan()), "{place}: {found:?}");
+        }
+        assert!(largest([]).is_nan());
     }
 
     #[test]

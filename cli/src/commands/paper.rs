@@ -94,6 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let rows: Vec<&Row> = outcomes.iter().flat_map(|outcome| &outcome.rows).collect();
     let missed = rows.iter().filter(|row| !row.ok).count();
     let known = rows.iter().filter(|row| !row.ok && row.known).count();
+    let open = rows.iter().filter(|row| row.band.is_open()).count();
     let apart = rows.iter().filter(|row| row.lab_ok == Some(false)).count();
     let tables: Vec<_> = outcomes.iter().flat_map(|outcome| &outcome.tables).collect();
     let json = serde_json::json!({
@@ -108,8 +109,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     } else {
         print_text(&report::paper::text(&outcomes))?;
         let known = if known > 0 { format!(" ({known} of them known)") } else { String::new() };
+        let open = if open > 0 { format!(", {open} without a band") } else { String::new() };
         print_text(&format!(
-            "{}, {missed} outside their band{known}; {wall_s:.0} s, {}",
+            "{}, {missed} outside their band{known}{open}; {wall_s:.0} s, {}",
             counted(rows.len(), "row"),
             counted(seeds, "seed")
         ))?;

@@ -50,6 +50,7 @@ fn verdict(row: &Row) -> &'static str {
         return "not measured";
     }
     match (row.ok, row.known) {
+        (true, _) if row.band.is_open() => "no band",
         (true, _) => "ok",
         (false, true) => "OUTSIDE, known",
         (false, false) => "OUTSIDE",
@@ -202,6 +203,7 @@ mod tests {
             note: "why".into(),
             known: String::new(),
             loose: false,
+            long: true,
         };
         let ours = Estimate { mean, deviation: 0.012, seeds: 3 };
         Row::judge(&expected, ours, Effort { seeds: 3, quick })

@@ -61,12 +61,10 @@ fn x1(_: Effort, results: &Results) -> Findings {
     let came =
         results.of("x1", |report| report.flows[0].delivered_bytes as f64 / FILE as f64 * 2.0);
     found.add("came", came);
-    // Only nodes at and behind the failure are hidden from the first hop.
+    // The hops before the node that failed had completed their blocks.
     let again = |at: At<'_>| {
-        let hop = &at.report("x1").nodes[0].layers["hop"];
-        let passed = hop["blocks_passed_on"] as f64;
-        let blocks = (FILE / 2).div_ceil(1 << 20) as f64 + 1.0;
-        passed - blocks
+        let again = |node: usize| at.report("x1").nodes[node].layers["hop"]["frames_again"];
+        (again(1) + again(2)) as f64
     };
     found.add("again", results.over_seeds(again));
     let asked = results.of("x1", |report| report.nodes[0].layers["hop"]["virtual_requests"] as f64);

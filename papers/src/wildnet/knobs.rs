@@ -1,10 +1,12 @@
 //! The parameters of the slotted link: coding, retries and slot length (`wildnet.md` 8).
 
-use farhop_proto::link::wild::{Recovery, Retries, parity};
-use farhop_sim::engine::{Distribution, FlowReport, Report};
+use farhop_proto::link::wild::{Recovery, Retries};
+use farhop_sim::engine::{FlowReport, Report};
 
 use super::network::Net;
-use crate::curve::{Curve, curve, highest, in_percent, largest_fall, largest_rise, ours, totals};
+use crate::curve::{
+    Curve, curve, highest, in_percent, largest, largest_fall, largest_rise, ours, totals,
+};
 use crate::{At, Case, Effort, Estimate, Figure, Findings, Results, Series, Target};
 
 pub(super) const TARGETS: &[Target] = &[
@@ -85,32 +87,32 @@ fn f12_key(loss: f64, retries: f64) -> String {
     format!("f12/{loss}/{retries}")
 }
 
-fn of_delay(flow: &FlowReport) -> Distribution {
-    flow.delay_ms.unwrap_or_default()
+fn mean_delay(flow: &FlowReport) -> f64 {
+    flow.delay_ms.map_or(f64::NAN, |delay| delay.mean)
 }
 
 fn f12(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
-    let (mut delays, mut jitters, mut losses) = (f64::MIN, f64::MIN, f64::MIN);
-    let mut worst = 0.0_f64;
+    let (mut delays, mut jitters, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+    let mut errors = Vec::new();
     let mut series = Vec::new();
     for loss in F12_LOSS {
         let of = |number: &dyn Fn(&Report) -> f64| {
             curve(&F12_RETRIES, |retries| results.of(&f12_key(loss, retries), number))
         };
-        let delay = of(&|report| of_delay(&report.flows[0]).mean);
+        let delay = of(&|report| mean_delay(&report.flows[0]));
         let left = of(&|report| report.flows[0].loss.unwrap_or(f64::NAN));
         let jitter = of(&jitter);
         // Once nothing is left to be repaired, more retries change nothing; differences of a
         // thousandth of the delay are noise.
-        delays = delays.max(largest_fall(&delay).mean);
-        jitters = jitters.max(largest_fall(&jitter).mean);
-        losses = losses.max(largest_rise(&left).mean);
+        delays.push(largest_fall(&delay).mean);
+        jitters.push(largest_fall(&jitter).mean);
+        losses.push(largest_rise(&left).mean);
         for (retries, left) in &left {
             let expected = loss.powf(retries + 1.0);
             let lost = expected * DATAGRAMS_A_SECOND * 59.0 * left.seeds as f64;
             if expected >= 1e-3 && lost >= F12_ENOUGH {
-                worst = worst.max((left.mean / expected - 1.0).abs());
+                errors.push((left.mean / expected - 1.0).abs());
             }
         }
         let points =
@@ -119,10 +121,10 @@ fn f12(_: Effort, results: &Results) -> Findings {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         series.push(Series::ours(format!("{:.0}% on the channel", loss * 100.0), points));
     }
-    found.add("delay-fall", Estimate::exact(delays));
-    found.add("loss-rise", Estimate::exact(losses));
-    found.add("final-loss", Estimate::exact(worst));
-    found.add("jitter-fall", Estimate::exact(jitters));
+    found.add("delay-fall", Estimate::exact(largest(delays)));
+    found.add("loss-rise", Estimate::exact(largest(losses)));
+    found.add("final-loss", Estimate::exact(largest(errors)));
+    found.add("jitter-fall", Estimate::exact(largest(jitters)));
     let (x, y) = ("final loss, %", "delay, ms");
     found.figures.push(Figure::new(
         "W-F12",
@@ -183,18 +185,18 @@ fn f14_cases(_: Effort) -> Vec<Case> {
 
 fn f14(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
-    let mean = |report: &Report| of_delay(&report.flows[0]).mean;
+    let mean = |report: &Report| mean_delay(&report.flows[0]);
     let of =
         |loss: f64| curve(&F14_MS, |slot_ms| results.of(&format!("f14/{loss}/{slot_ms}"), mean));
     let curves = F14_LOSS.map(of);
-    let falls = curves.iter().map(|curve| largest_fall(curve).mean).fold(f64::MIN, f64::max);
-    found.add("slot-fall", Estimate::exact(falls));
+    let falls = curves.iter().map(|curve| largest_fall(curve).mean);
+    found.add("slot-fall", Estimate::exact(largest(falls)));
     let by_loss = (0..F14_MS.len()).map(|at| {
         let across: Curve =
             F14_LOSS.iter().zip(&curves).map(|(loss, curve)| (*loss, curve[at].1)).collect();
         largest_fall(&across).mean
     });
-    found.add("loss-fall", Estimate::exact(by_loss.fold(f64::MIN, f64::max)));
+    found.add("loss-fall", Estimate::exact(largest(by_loss)));
     let ratios: Vec<(f64, Estimate)> = F14_LOSS
         .iter()
         .map(|loss| {
@@ -248,9 +250,14 @@ fn f15(_: Effort, results: &Results) -> Findings {
     let mut series = Vec::new();
     for (target, published) in F15_TARGET.into_iter().zip(F15_OVERHEAD) {
         let percent = target * 100.0;
-        let overhead = |loss| parity(F15_BLOCK, loss, target) as f64 / F15_BLOCK as f64;
-        let planned = curve(&F15_LOSS, |loss| Estimate::exact(overhead(loss)));
-        for (loss, overhead) in &planned {
+        // Parity frames for each packet of the flow, over the whole run.
+        let overhead = |report: &Report| {
+            let layers = &report.nodes[0].layers;
+            layers["link"]["coded_sent"] as f64 / layers["flows"]["sent"] as f64
+        };
+        let overheads =
+            curve(&F15_LOSS, |loss| results.of(&format!("f15/{target}/{loss}"), overhead));
+        for (loss, overhead) in &overheads {
             found.add(format!("overhead-{percent:.0}-{:.0}", loss * 100.0), *overhead);
         }
         let left = curve(&F15_LOSS, |loss| {
@@ -258,7 +265,7 @@ fn f15(_: Effort, results: &Results) -> Findings {
             results.of(&format!("f15/{target}/{loss}"), left)
         });
         found.add(format!("left-{percent:.0}"), highest(&left));
-        series.push(ours(format!("at most {percent:.0}% left"), &in_percent(&planned)));
+        series.push(ours(format!("at most {percent:.0}% left"), &in_percent(&overheads)));
         let points = F15_LOSS.map(|loss| loss * 100.0).into_iter().zip(published);
         series.push(Series::computed(format!("at most {percent:.0}% left"), points));
     }
