@@ -277,7 +277,7 @@ impl Inbox {
     /// so that the block is tried again.
     fn make(&self, part: &Path) -> io::Result<()> {
         let made = File::create(part).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => make_folder(&self.dir).and_then(|()| File::create(part)),
+            io::ErrorKind::NotFound => fs::create_dir(&self.dir).and_then(|()| File::create(part)),
             _ => Err(error),
         });
         made.map(drop).map_err(|error| match error.kind() {

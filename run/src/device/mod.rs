@@ -51,7 +51,7 @@ pub trait Device {
     fn fd(&self) -> BorrowedFd<'_>;
 
     /// Appends what was received to `out`: at most [`BATCH`] frames, or a few trains of them. What
-    /// is no frame of ours is counted. Returns whether more may be waiting.
+    /// is no frame of ours is counted. Returns whether that used up its share of a turn.
     ///
     /// Fails if the interface is gone.
     fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<bool>;

@@ -535,22 +535,27 @@ mod tests {
         assert!(matches!(last, Some(Task::ForgetSending(0))), "{last:?}");
     }
 
-    #[test]
-    fn a_program_hears_of_its_own_blocks_and_not_of_those_around_them() {
-        let (office, _asked) = Office::of_test();
-        let record = Sending {
+    /// Blocks of a program, of which so many were taken and have arrived.
+    fn job(taken: u32, arrived: u32) -> Sending {
+        Sending {
             local: 1,
             to: NodeId(3),
             service: "mail".into(),
             name: "job".into(),
             file_name: None,
             nonce: None,
-            taken: 3,
-            arrived: 1,
-            is_finished: true,
+            taken,
+            arrived,
+            is_finished: false,
             state: State::Moving,
             over: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn a_program_hears_of_its_own_blocks_and_not_of_those_around_them() {
+        let (office, _asked) = Office::of_test();
+        let record = Sending { is_finished: true, ..job(3, 1) };
         let id = |number| BlockId { flow: office.flow(1), number };
         let mut senders =
             Senders::build(vec![record], office.node, &BTreeSet::from([id(1), id(2)]));
@@ -582,19 +587,7 @@ mod tests {
     fn a_program_that_begins_anew_hears_of_a_block_once_it_is_in_the_store() {
         let (mut office, _asked) = Office::of_test();
         office.names.insert(NodeId(3), "valley".into());
-        let record = Sending {
-            local: 1,
-            to: NodeId(3),
-            service: "mail".into(),
-            name: "job".into(),
-            file_name: None,
-            nonce: None,
-            taken: 2,
-            arrived: 2,
-            is_finished: false,
-            state: State::Moving,
-            over: 0,
-        };
+        let record = job(2, 2);
         let mut senders = Senders::build(vec![record], office.node, &BTreeSet::new());
         // Its first program was killed while its second block was written.
         let sender = senders.all.get_mut(&1).expect("it is there");
