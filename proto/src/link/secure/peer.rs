@@ -280,8 +280,9 @@ impl Peer {
     /// Takes a session that has proved to be fresh: from now on we send under it.
     pub(super) fn on_session(&mut self, now: Instant, session: Session) {
         // If both ends renewed at once, the other may send under the one before.
-        self.earlier.extend(self.current.replace(session));
-        self.earlier.rotate_right(usize::from(self.earlier.len() > 1));
+        if let Some(before) = self.current.replace(session) {
+            self.earlier.push_front(before);
+        }
         if self.earlier.len() > EARLIER {
             // The other may not have a session that it never used.
             let unused = self.earlier.iter().position(|session| session.doubtful_at() <= now);
