@@ -267,25 +267,29 @@ fn bursts_bring_coding_in_the_first_round() {
 
 #[test]
 fn a_silent_neighbour_is_back_within_a_second() {
-    let mut pair = pair(WildConfig::default(), PairConfig::with_loss(0.05));
-    for end in [0, 1] {
-        pair.add(Source::saturated(end, 1, secs(30.0)));
-    }
-    for (from, until) in [(2.0, 2.3), (6.0, 9.0), (15.0, 15.05)] {
-        pair.run_until(secs(from));
-        pair.set_silent(1, true);
-        pair.run_until(secs(until));
-        pair.set_silent(1, false);
-        pair.run_for(1.0);
-        let before = [0, 1].map(|end| pair.ledger.received(end, 1).len());
-        assert!([0, 1].iter().all(|end| pair.status(*end).neighbours[0].up));
-        pair.run_for(1.0);
+    for seed in 1..=5 {
+        let config = PairConfig { seed: Seed(seed), ..PairConfig::with_loss(0.05) };
+        let mut pair = pair(WildConfig::default(), config);
         for end in [0, 1] {
-            let came = pair.ledger.received(end, 1).len() - before[end];
-            assert!(came > 250, "{came} packets in the second after, from end {end}");
+            pair.add(Source::saturated(end, 1, secs(30.0)));
         }
+        for (from, until) in [(2.0, 2.3), (6.0, 9.0), (15.0, 15.05)] {
+            pair.run_until(secs(from));
+            pair.set_silent(1, true);
+            pair.run_until(secs(until));
+            pair.set_silent(1, false);
+            pair.run_for(1.0);
+            let before = [0, 1].map(|end| pair.ledger.received(end, 1).len());
+            assert!([0, 1].iter().all(|end| pair.status(*end).neighbours[0].up));
+            pair.run_for(1.0);
+            for end in [0, 1] {
+                let came = pair.ledger.received(end, 1).len() - before[end];
+                // 325 in the mean; at least 233 in 300 draws.
+                assert!(came > 200, "{came} packets in the second after, from end {end}");
+            }
+        }
+        pair.ledger.assert_at_most_once();
     }
-    pair.ledger.assert_at_most_once();
 }
 
 #[test]

@@ -47,6 +47,7 @@ use self::class::{Classes, UsualQueue};
 use self::parts::Parts;
 use self::peer::Peer;
 use self::port::{Port, Toward, alone};
+use self::receiver::Receiver;
 use self::riders::Riders;
 use self::send::Outstanding;
 use self::slots::{Phase, SlotEvent, Slots};
@@ -135,10 +136,10 @@ impl Settings {
         }
     }
 
-    /// How long a receiver waits for a gap to be filled: twice the time of all the sender's
-    /// attempts, because an attempt whose acknowledgement is lost takes another cycle.
-    fn patience(&self) -> Duration {
-        self.slot * 4 * (u64::from(self.classes.most_retries()) + 1)
+    /// A receiver of what a neighbour sends, which is configured as this node.
+    fn receiver(&self) -> Receiver {
+        let attempts = u64::from(self.classes.most_retries()) + 1;
+        Receiver::new(self.in_order, self.slot * 2, attempts, self.classes.all().len())
     }
 }
 
@@ -244,7 +245,14 @@ impl Wild {
         let due = self.groups.iter().map(|group| group.slots.due()).min();
         let ports = self.groups.iter().flat_map(|group| &group.ports);
         let opens = ports.map(|port| port.opens).filter(|opens| *opens > now).min();
-        self.timeout = due.into_iter().chain(opens).min().unwrap_or(Instant::MAX);
+        let closing = self.places().filter_map(|place| self.closing(now, place)).min();
+        self.timeout = due.into_iter().chain(opens).chain(closing).min().unwrap_or(Instant::MAX);
+    }
+
+    /// The places of all ports: group and port.
+    fn places(&self) -> impl Iterator<Item = (usize, usize)> {
+        let groups = self.groups.iter().enumerate();
+        groups.flat_map(|(group, it)| (0..it.ports.len()).map(move |port| (group, port)))
     }
 
     fn count_drop(&mut self, packet: Packet, cause: DropCause) {

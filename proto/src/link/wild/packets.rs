@@ -18,6 +18,10 @@ const FLOWS_TRIED: usize = 4;
 /// For this many cycles after a packet of a higher priority, another one is expected.
 const HURRIED_CYCLES: u64 = 10;
 
+/// A block is closed this long before its parity would no longer fit beside one more packet: a
+/// host may wake up late for it.
+pub(super) const WAKES_LATE: Duration = Duration::from_micros(500);
+
 /// A packet that is sent, for the first time or again.
 struct Data {
     what: What,
@@ -130,20 +134,42 @@ impl Wild {
     }
 
     /// Finds a place in the open block for a packet of `bytes` bytes. Returns the air time that
-    /// parity then needs; none if the frame and all its parity do not fit.
+    /// parity then needs, and what the slot has left beside both; none if the frame and all its
+    /// parity do not fit.
     fn coded_place(
         &self,
         now: Instant,
         (index, class): (usize, usize),
         bytes: usize,
-    ) -> Option<Duration> {
+    ) -> Option<(Duration, Duration)> {
         let peer = &self.peers[index];
         let block = peer.codes[class].block.as_ref();
         let parity = peer.sender.estimate.parity(class, block.map_or(0, Encoder::len) + 1);
         let longest = block.map_or(UNIT_HEAD_BYTES + bytes, |block| block.longest_with(bytes));
         let own = self.frame_air(index)(longest) * parity as u64;
         let beside = own + self.reserved(peer.place, Some((index, class)));
-        self.fits(now, (peer.place, Toward::Many(index)), bytes, beside).then_some(own)
+        let left = self.left(now, (peer.place, Toward::Many(index)), bytes, beside)?;
+        Some((own, left))
+    }
+
+    /// For how long the open block of a class still has room for one more packet as long as its
+    /// longest, if nothing else is sent. None if it has none, or if no block is open.
+    fn stays_open(&self, now: Instant, (index, class): (usize, usize)) -> Option<Duration> {
+        let block = self.peers[index].codes[class].block.as_ref()?;
+        let bytes = block.longest_with(0).saturating_sub(UNIT_HEAD_BYTES);
+        let (_, left) = self.coded_place(now, (index, class), bytes)?;
+        (left >= WAKES_LATE).then(|| left.saturating_sub(WAKES_LATE))
+    }
+
+    /// When the first of the open blocks of a radio is to be closed because of the time that its
+    /// parity needs.
+    pub(super) fn closing(&self, now: Instant, place: (usize, usize)) -> Option<Instant> {
+        let port = self.port(place);
+        let idle = port.busy_until.max(now);
+        let of = |index: usize| (0..self.peers[index].codes.len()).map(move |class| (index, class));
+        let blocks = port.peers.iter().flat_map(|index| of(*index));
+        let left = blocks.filter_map(|block| self.stays_open(now, block)).min()?;
+        Some(idle + left + Duration::from_nanos(1))
     }
 
     /// Adds a packet to the open block.
@@ -179,7 +205,7 @@ impl Wild {
     ) -> Option<Option<Duration>> {
         let peer = &self.peers[index];
         if codes {
-            if let Some(air) = self.coded_place(now, (index, class), bytes) {
+            if let Some((air, _)) = self.coded_place(now, (index, class), bytes) {
                 return Some(Some(air));
             }
             // A packet that does not fit together with its parity waits until the parity of the
@@ -231,7 +257,10 @@ impl Wild {
 
     fn first(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {
         let peer = &mut self.peers[index];
-        if !peer.queue.has(level) || !peer.sender.has_room(level) {
+        if !peer.queue.has(level) {
+            return self.close_late_blocks(now, index, level);
+        }
+        if !peer.sender.has_room(level) {
             return self.close_blocks(now, index, level, false);
         }
         let ack = peer.ack();
@@ -281,7 +310,7 @@ impl Wild {
     }
 
     /// Closes the open blocks of a level that are filled by retransmissions (`again`) or by new
-    /// packets, and sends their parity.
+    /// packets, because nothing can be added to them in this slot, and sends their parity.
     fn close_blocks(
         &mut self,
         now: Instant,
@@ -289,16 +318,49 @@ impl Wild {
         level: usize,
         again: bool,
     ) -> Option<Frame> {
-        let peer = &mut self.peers[index];
-        let (estimate, mut is_any) = (&peer.sender.estimate, false);
-        for (class, code) in peer.codes.iter_mut().enumerate() {
-            let codes = if again { estimate.codes_again(class) } else { estimate.codes_new(class) };
-            let is_of_level = self.settings.classes.get(class).level == level;
-            if codes && is_of_level && code.block.is_some() {
-                code.close(estimate);
-                is_any = true;
-            }
+        let estimate = &self.peers[index].sender.estimate;
+        let is_one = |class: &usize| match again {
+            true => estimate.codes_again(*class),
+            false => estimate.codes_new(*class),
+        };
+        let classes = self.open_blocks(index, level).filter(is_one).collect();
+        self.close(now, index, classes)
+    }
+
+    /// The same for blocks of new packets of which none waits: each stays open, for packets that
+    /// come while the node sends, as long as the slot has time for one of them and its parity.
+    fn close_late_blocks(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {
+        let estimate = &self.peers[index].sender.estimate;
+        let is_late = |class: &usize| {
+            estimate.codes_new(*class) && self.stays_open(now, (index, *class)).is_none()
+        };
+        let classes: Vec<usize> = self.open_blocks(index, level).filter(is_late).collect();
+        if classes.is_empty() {
+            // An A-MPDU that has ended, or frames that took less time than planned, move the end.
+            self.wake_to_close(now, self.peers[index].place);
         }
+        self.close(now, index, classes)
+    }
+
+    /// Has the link wake up when the first of the open blocks of a radio is to be closed.
+    fn wake_to_close(&mut self, now: Instant, place: (usize, usize)) {
+        if let Some(closing) = self.closing(now, place) {
+            self.timeout = self.timeout.min(closing);
+        }
+    }
+
+    /// The classes of a level that have an open block.
+    fn open_blocks(&self, index: usize, level: usize) -> impl Iterator<Item = usize> {
+        let codes = self.peers[index].codes.iter().enumerate();
+        let is_of_level = move |class: usize| self.settings.classes.get(class).level == level;
+        let open = codes.filter(move |(class, code)| code.block.is_some() && is_of_level(*class));
+        open.map(|(class, _)| class)
+    }
+
+    fn close(&mut self, now: Instant, index: usize, classes: Vec<usize>) -> Option<Frame> {
+        let peer = &mut self.peers[index];
+        let is_any = !classes.is_empty();
+        classes.into_iter().for_each(|class| peer.codes[class].close(&peer.sender.estimate));
         if is_any { self.parity(now, index) } else { None }
     }
 
@@ -309,6 +371,7 @@ impl Wild {
     fn data(&mut self, now: Instant, index: usize, data: Data, ack: &[u8]) -> Frame {
         let Data { what, head, class, attempt, payload, parity_air } = data;
         let coded = parity_air.map(|air| self.put_into_block((index, class), &head, &payload, air));
+        let (place, is_coded) = (self.peers[index].place, coded.is_some());
         self.peers[index].codes[class].on_data_frame();
         let content = Content {
             kind: Kind::Data,
@@ -324,6 +387,10 @@ impl Wild {
             ack,
             body: &payload,
         };
-        self.give(now, self.peers[index].place, content)
+        let frame = self.give(now, place, content);
+        if is_coded {
+            self.wake_to_close(now, place);
+        }
+        frame
     }
 }

@@ -106,7 +106,7 @@ impl Peer {
             received_bytes: 0,
             queue: Queue::new(classes.clone(), lanes),
             sender: Sender::new(window, classes.levels(), settings.slot * 2, estimate),
-            receiver: Receiver::new(settings.in_order, settings.patience(), classes.all().len()),
+            receiver: settings.receiver(),
             codes: (0..classes.all().len()).map(coding).collect(),
             next_block: 0,
             acks: AckCopies::default(),
@@ -177,6 +177,14 @@ impl Peer {
         let receiver = &self.receiver;
         let build = || receiver.ack().map(|ack| ack.encode()).unwrap_or_default();
         self.acks.record.get_or_insert_with(build).clone()
+    }
+
+    /// A frame with a copy of the acknowledgement is given down.
+    pub(super) fn on_told(&mut self, now: Instant) {
+        if !self.is_told() {
+            self.receiver.on_told(now);
+        }
+        self.acks.left -= 1;
     }
 
     /// Whether a frame of this slot has carried an acknowledgement.

@@ -3,7 +3,9 @@
 //!
 //! A packet after a gap in its flow waits until the gap is filled, until the sender's window has
 //! passed the gap, or until the patience is over. It is then delivered; what was missing is
-//! delivered late if it still arrives. A new incarnation of the sender is believed only after two
+//! delivered late if it still arrives. The patience grows with the time between the slots in which
+//! the sender is heard, or gets an acknowledgement: in a large star, a station has a turn only once
+//! in several cycles. A new incarnation of the sender is believed only after two
 //! frames in a row, so that one damaged or old frame cannot reset the window.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,6 +26,10 @@ const BLOCKS_OF_CLASS: usize = 2;
 const FLOWS: usize = 1_024;
 /// Number of unexpected frames in a row that prove a restart.
 const STRANGE_FRAMES: u8 = 2;
+/// The patience follows the longest of this many times between slots. A time of more than
+/// `MOST_CYCLES` was not between turns: nothing was heard, or there was nothing to say.
+const GAPS: usize = 4;
+const MOST_CYCLES: u64 = 16;
 /// How far behind a sequence number may lie and still belong to the same incarnation.
 const BACK: i32 = 1 << 16;
 /// How far ahead it may lie: the sender may have given up packets while it was not heard.
@@ -78,7 +84,12 @@ struct FlowIn {
 #[derive(Debug)]
 pub(super) struct Receiver {
     in_order: InOrder,
+    cycle: Duration,
+    /// Patience with a sender that is heard in each cycle.
     patience: Duration,
+    /// The slots in which the sender was heard, and those in which it was sent an acknowledgement.
+    heard: Turns,
+    told: Turns,
     incarnation: Option<u8>,
     strange: u8,
     /// All packets up to this one were received or given up; none before the first frame.
@@ -95,12 +106,44 @@ pub(super) struct Receiver {
     pub(super) counters: ReceiverCounters,
 }
 
+/// How often there is a turn.
+#[derive(Debug, Default)]
+struct Turns {
+    last: Option<Instant>,
+    /// The times between the latest ones, in cycles.
+    gaps: VecDeque<u64>,
+}
+
+impl Turns {
+    fn on_turn(&mut self, now: Instant, cycle: Duration) {
+        let Some(last) = self.last.replace(now) else { return };
+        let cycles = (now.since(last) + cycle / 2).as_nanos() / cycle.as_nanos();
+        if cycles > MOST_CYCLES {
+            return;
+        }
+        if self.gaps.len() == GAPS {
+            self.gaps.pop_front();
+        }
+        self.gaps.push_back(cycles);
+    }
+
+    /// The longest time between the latest turns; at least one cycle.
+    fn cycles(&self) -> u64 {
+        self.gaps.iter().copied().max().unwrap_or_default().max(1)
+    }
+}
+
 impl Receiver {
-    /// For a sender with `classes` classes.
-    pub(super) fn new(in_order: InOrder, patience: Duration, classes: usize) -> Self {
+    /// For a sender with `classes` classes that makes up to `attempts` attempts, one in each cycle
+    /// in which it has a turn.
+    pub(super) fn new(in_order: InOrder, cycle: Duration, attempts: u64, classes: usize) -> Self {
         Self {
             in_order,
-            patience,
+            cycle,
+            // An attempt whose acknowledgement is lost takes another cycle.
+            patience: cycle * 2 * attempts,
+            heard: Turns::default(),
+            told: Turns::default(),
             incarnation: None,
             strange: 0,
             cum: None,
@@ -150,6 +193,7 @@ impl Receiver {
         self.cum = None;
         self.bits.clear();
         self.blocks.clear();
+        (self.heard, self.told) = Default::default();
     }
 
     /// Counts a frame for this node, and advances past what its sender has given up.
@@ -159,6 +203,7 @@ impl Receiver {
         } else {
             self.slot = header.slot;
             self.slot_received = 1;
+            self.heard.on_turn(now, self.cycle);
         }
         let passed = header.base().sub(1);
         let Some(cum) = self.cum else {
@@ -175,6 +220,16 @@ impl Receiver {
         self.cum = Some(passed);
         self.slide();
         self.release_passed(now, out);
+    }
+
+    /// The first acknowledgement of a slot is sent.
+    pub(super) fn on_told(&mut self, now: Instant) {
+        self.told.on_turn(now, self.cycle);
+    }
+
+    /// How long a packet waits for those before it.
+    fn patience(&self) -> Duration {
+        self.patience * self.heard.cycles().max(self.told.cycles())
     }
 
     fn slide(&mut self) {
@@ -257,12 +312,12 @@ impl Receiver {
     /// have nothing missing before them.
     fn release(&mut self, now: Instant, key: FlowId, out: &mut Vec<Arrival>) {
         let Some(cum) = self.cum else { return };
-        let by_number = self.in_order != InOrder::Link;
+        let (by_number, patience) = (self.in_order != InOrder::Link, self.patience());
         let Some(flow) = self.flows.get_mut(&key) else { return };
         while let Some(held) = flow.held.front() {
             let head = &held.arrival.head;
             let is_next = by_number && flow.expected == Some(head.flow_seq);
-            let is_overdue = now.since(held.since) > self.patience;
+            let is_overdue = now.since(held.since) > patience;
             if !is_next && head.seq.is_after(cum) && !is_overdue {
                 break;
             }
@@ -373,6 +428,7 @@ mod tests {
     use crate::wire::wild::Coded;
 
     const NOW: Instant = Instant::from_nanos(1);
+    const CYCLE: Duration = Duration::from_millis(50);
 
     fn header(seq: u32, base: u32) -> Header {
         Header {
@@ -398,7 +454,7 @@ mod tests {
 
     impl Story {
         fn new(in_order: InOrder) -> Self {
-            Self(Receiver::new(in_order, Duration::from_millis(500), 1))
+            Self(Receiver::new(in_order, CYCLE, 5, 1))
         }
 
         /// A packet arrives; returns the sequence numbers that are delivered.
@@ -490,7 +546,7 @@ mod tests {
     #[test]
     fn each_class_may_have_a_block_open() {
         let classes = 10;
-        let mut receiver = Receiver::new(InOrder::Flow, Duration::from_millis(500), classes);
+        let mut receiver = Receiver::new(InOrder::Flow, CYCLE, 5, classes);
         let coded = |block, index| Header {
             coded: Some(Coded { block, index, k: 2 }),
             ..header(10 + u32::from(index), 10)
@@ -530,6 +586,34 @@ mod tests {
         story.0.on_cycle(NOW + Duration::from_millis(501), &mut out);
         assert_eq!(out.len(), 1);
         assert_eq!(story.gets(11, 10, 1, 1), [11], "late, but not lost");
+    }
+
+    #[test]
+    fn patience_follows_how_often_the_sender_has_a_turn() {
+        let mut story = Story::new(InOrder::Flow);
+        story.gets(10, 10, 1, 0);
+        let mut out = Vec::new();
+        let turns = |turn: u32| (NOW + CYCLE * 4 * u64::from(turn), turn as u16);
+        for (now, slot) in (1..=4).map(turns) {
+            story.0.on_frame(now, &Header { slot, ..header(11, 10) }, &mut out);
+        }
+        story.gets(12, 10, 1, 2);
+        story.0.on_cycle(NOW + CYCLE * 39, &mut out);
+        assert!(out.is_empty(), "ten turns, of four cycles each, are not over");
+        story.0.on_cycle(NOW + CYCLE * 41, &mut out);
+        assert_eq!(out.len(), 1);
+        // The same where acknowledgements have a turn in every fourth cycle; a pause is no turn.
+        let mut story = Story::new(InOrder::Flow);
+        for cycles in [0, 4, 8, 90] {
+            story.0.on_told(NOW + CYCLE * cycles);
+        }
+        story.gets(10, 10, 1, 0);
+        story.gets(12, 10, 1, 2);
+        out.clear();
+        story.0.on_cycle(NOW + CYCLE * 39, &mut out);
+        assert!(out.is_empty());
+        story.0.on_cycle(NOW + CYCLE * 41, &mut out);
+        assert_eq!(out.len(), 1);
     }
 
     #[test]

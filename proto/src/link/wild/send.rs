@@ -181,13 +181,25 @@ impl Wild {
     pub(super) fn fits(
         &self,
         now: Instant,
-        (place, toward): ((usize, usize), Toward),
+        toward: ((usize, usize), Toward),
         bytes: usize,
         beside: Duration,
     ) -> bool {
+        self.left(now, toward, bytes, beside).is_some()
+    }
+
+    /// What is left of the slot after both; none if they do not fit.
+    pub(super) fn left(
+        &self,
+        now: Instant,
+        (place, toward): ((usize, usize), Toward),
+        bytes: usize,
+        beside: Duration,
+    ) -> Option<Duration> {
         let overhead = self.settings.overhead;
         let end = self.port(place).after(now, toward, HEADER_BYTES + bytes, overhead) + beside;
-        end <= self.port(place).limit(toward)
+        let limit = self.port(place).limit(toward);
+        (end <= limit).then(|| limit.since(end))
     }
 
     fn ack_alone(&mut self, now: Instant, index: usize, fits_nothing: bool) -> Option<Frame> {
@@ -290,7 +302,9 @@ impl Wild {
             if carried.is_none() {
                 peer.sender.on_frame();
             }
-            peer.acks.left -= u8::from(!content.ack.is_empty());
+            if !content.ack.is_empty() {
+                peer.on_told(now);
+            }
         }
         let (peer, what) = (content.peer, content.what);
         let is_turn = false;

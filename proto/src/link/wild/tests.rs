@@ -8,7 +8,7 @@ use crate::base::{
     ReceivedFrame, Seq, TxOptions, UnitId, Wanted,
 };
 use crate::wire::wild::{
-    BulkAck, FULL_LENGTH, Header, Kind, TurnEntry, Turns, decode, encode, flag,
+    BulkAck, FULL_LENGTH, Header, Kind, TurnEntry, Turns, UNIT_HEAD_BYTES, decode, encode, flag,
 };
 use crate::wire::{bundle, ip};
 
@@ -422,6 +422,41 @@ fn what_coding_alone_repairs_does_not_wait_for_a_turn_that_never_comes() {
     let is_data =
         |frame: &&Frame| decode(&frame.payload).expect("a frame of ours").header.kind == Kind::Data;
     assert_eq!(frames.iter().filter(is_data).count(), 3);
+}
+
+#[test]
+fn a_block_stays_open_while_the_slot_has_time_for_more_and_its_parity_still_fits() {
+    let config = WildConfig { recovery: Recovery::Fec, ..WildConfig::default() };
+    let peer = PeerSpec { node: NodeId(2), radio: RadioId(0) };
+    let mut wild = Wild::build(&config, NodeId(1), &[radio(0, 1)], &[peer], Seed(1));
+    wild.handle_timeout(&mut Cx::new(Instant::ZERO));
+    comes(&mut wild, (2, 0), at(101_000), &data_of(2, 1, 1_000), true);
+    (0..64).for_each(|_| wild.peers[0].sender.estimate.on_slot(20, 14));
+    let coded = |frames: Vec<Frame>| -> Vec<_> {
+        let headers = frames.iter().map(|frame| decode(&frame.payload).expect("of ours").header);
+        headers.filter_map(|header| Some((header.kind, header.coded?))).collect()
+    };
+    let mut now = at(100_000) + T + config.guard();
+    for id in 1..=3 {
+        offers(&mut wild, 2, id);
+        let sent = coded(drain(&mut wild, now));
+        let [(Kind::Data, place)] = sent[..] else { panic!("one packet: {sent:?}") };
+        assert_eq!(u64::from(place.index) + 1, id, "all in one block");
+        now += Duration::from_millis(3);
+    }
+    let (mut parity, closes) = (Vec::new(), wild.groups[0].ports[0].closes);
+    while let Some(due) = wild.poll_timeout().filter(|due| *due < closes) {
+        wild.handle_timeout(&mut Cx::new(due));
+        parity.extend(coded(drain(&mut wild, due)));
+        now = due;
+    }
+    assert!(parity.iter().all(|(kind, place)| (*kind, place.k) == (Kind::Fec, 3)));
+    assert_eq!(parity.len(), wild.peers[0].sender.estimate.parity(0, 3));
+    assert!(parity.len() > 1 && wild.groups[0].ports[0].busy_until <= closes);
+    // Four packets, and what a block of four wants, would have fitted no longer.
+    let of_four = (wild.peers[0].sender.estimate.parity(0, 4) + 1) as u64;
+    let four = wild.frame_air(0)(1_000 + UNIT_HEAD_BYTES) * of_four;
+    assert!(now + four + packets::WAKES_LATE > closes);
 }
 
 #[test]
