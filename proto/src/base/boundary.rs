@@ -337,7 +337,8 @@ pub enum PacketUp {
     },
     /// A packet of a call (expedited forwarding and related classes), or two packets in a row of
     /// anything else that does not wait for the air ([`Overflow::Wait`]), failed in all attempts of
-    /// the radio, although the neighbour is there.
+    /// the radio, although the neighbour is there. Where the radio makes few attempts this is no
+    /// sign of anything, and is not told.
     Drowned(NodeId),
     /// A measurement of a link.
     LinkSample(LinkSample),

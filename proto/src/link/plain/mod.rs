@@ -13,7 +13,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::neighbour::Neighbour;
+use self::neighbour::{CALL_ATTEMPTS, Neighbour};
 use self::radio::RadioQueue;
 use super::queue::{QueueConfig, Red, Verdict};
 use super::{AirTimes, Link, LinkStatus, NeighbourStatus, bare_packet};
@@ -189,7 +189,7 @@ impl Plain {
         }
         let outcome = self.outcome(done.outcome);
         let has_failed = outcome == PacketOutcome::Failed && done.attempts > 0;
-        let goes_again = has_failed && self.goes_again(&mut frame);
+        let goes_again = has_failed && self.goes_again(&mut frame, done.attempts);
         let repeats = u64::from(done.attempts.saturating_sub(1));
         self.counters.retransmissions += repeats;
         if done.attempts > 0 {
@@ -209,7 +209,7 @@ impl Plain {
                 neighbour.acknowledged = Some(now);
                 neighbour.end_failures();
             } else if has_failed && !goes_again {
-                let is_gone = neighbour.on_failed(now, frame.is_tried_fully);
+                let is_gone = neighbour.on_failed(now, done.attempts, frame.is_tried_fully);
                 // A node that does not hear this one may be sending without a pause.
                 let is_other = frame.packet.is_some() && !frame.waits && frame.is_tried_fully;
                 let drowned = frame.to.filter(|_| is_other && neighbour.is_drowned());
@@ -235,7 +235,7 @@ impl Plain {
     /// Queues a packet of a call again that the chip gave up: whatever spoiled all attempts may
     /// have ended. It does not do so for a neighbour that is gone, which would use up all the air
     /// time.
-    fn goes_again(&mut self, frame: &mut Outstanding) -> bool {
+    fn goes_again(&mut self, frame: &mut Outstanding, attempts: u8) -> bool {
         let Some(packet) = frame.again.take() else { return false };
         let Some(to) = packet.to else { return false };
         let is_gone = self
@@ -247,7 +247,9 @@ impl Plain {
         queue.on_entered(frame.access, frame.waits);
         queue.waiting.push_front(*packet);
         self.counters.sent_again += 1;
-        self.up.push_back(PacketUp::Drowned(to));
+        if attempts >= CALL_ATTEMPTS {
+            self.up.push_back(PacketUp::Drowned(to));
+        }
         true
     }
 

@@ -23,13 +23,20 @@ pub(super) struct Neighbour {
     /// neighbour; and packets that failed in fewer attempts.
     pub(super) failures: u8,
     short_failures: u8,
+    /// Attempts of the former.
+    failed_attempts: u32,
     pub(super) is_gone: bool,
     /// Whether its last frame belonged to another link protocol.
     pub(super) has_other_link: bool,
 }
 
-/// This many failed packets in a row are no coincidence.
+/// Two packets in a row that failed, in so many attempts together, are no coincidence. With fewer
+/// attempts they may have met the ordinary losses of the link: a radio that tries each packet only
+/// once loses two in a row all the time.
 const DROWNED: u8 = 2;
+const DROWNED_ATTEMPTS: u32 = 8;
+/// The same for a single packet of a call.
+pub(super) const CALL_ATTEMPTS: u8 = 4;
 
 impl Neighbour {
     /// When it last gave a sign of life: a frame or an acknowledgement.
@@ -42,10 +49,11 @@ impl Neighbour {
         self.last_sign().is_some() && !self.is_gone
     }
 
-    /// A packet to it failed. Returns whether it counts as gone from now on.
-    pub(super) fn on_failed(&mut self, now: Instant, is_tried_fully: bool) -> bool {
+    /// A packet to it failed in so many attempts. Returns whether it counts as gone from now on.
+    pub(super) fn on_failed(&mut self, now: Instant, attempts: u8, is_tried_fully: bool) -> bool {
         let failures = if is_tried_fully { &mut self.failures } else { &mut self.short_failures };
         *failures = failures.saturating_add(1);
+        self.failed_attempts += if is_tried_fully { u32::from(attempts) } else { 0 };
         let is_silent = self.heard.is_none_or(|heard| heard + SILENT <= now);
         let short = if is_silent { self.short_failures } else { 0 };
         let is_gone = self.failures.saturating_add(short) >= GONE;
@@ -54,7 +62,7 @@ impl Neighbour {
 
     /// Whether no packet reaches it, though it does not count as gone.
     pub(super) fn is_drowned(&self) -> bool {
-        self.failures >= DROWNED && !self.is_gone
+        self.failures >= DROWNED && self.failed_attempts >= DROWNED_ATTEMPTS && !self.is_gone
     }
 
     /// Its status, with the key of the neighbour and the number of packets queued for it.
@@ -87,7 +95,7 @@ impl Neighbour {
 
     /// It is there. Returns whether it counted as gone.
     pub(super) fn end_failures(&mut self) -> bool {
-        (self.failures, self.short_failures) = (0, 0);
+        (self.failures, self.short_failures, self.failed_attempts) = (0, 0, 0);
         std::mem::take(&mut self.is_gone)
     }
 }
@@ -106,10 +114,24 @@ mod tests {
         assert!(neighbour.is_up());
         assert_eq!(neighbour.last_sign(), Some(start + SILENT));
         for _ in 0..GONE {
-            neighbour.on_failed(start + SILENT, true);
+            neighbour.on_failed(start + SILENT, 7, true);
         }
         assert!(!neighbour.is_up());
         neighbour.end_failures();
         assert!(neighbour.is_up());
+    }
+
+    #[test]
+    fn two_packets_that_fail_in_a_row_are_drowned_unless_they_were_tried_little() {
+        for (attempts, packets, is_drowned) in
+            [(7, 1, false), (7, 2, true), (4, 2, true), (1, 3, false)]
+        {
+            let mut neighbour = Neighbour::default();
+            (0..packets).for_each(|_| _ = neighbour.on_failed(Instant::ZERO, attempts, true));
+            assert_eq!(neighbour.is_drowned(), is_drowned, "{packets} in {attempts} attempts each");
+            neighbour.end_failures();
+            neighbour.on_failed(Instant::ZERO, attempts, true);
+            assert!(!neighbour.is_drowned(), "one reached it in between");
+        }
     }
 }
