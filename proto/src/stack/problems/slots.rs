@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Found;
 use super::names::Names;
-use crate::base::{NodeId, PhyKind};
+use crate::base::{Duration, NodeId, PhyKind};
+use crate::link::two_p::TwoPConfig;
 use crate::link::wild::WildConfig;
 use crate::stack::config::LinkConfig;
 use crate::stack::plan::{Topology, channels_that_help};
@@ -51,6 +52,7 @@ pub(super) fn check_phases(
         LinkConfig::TwoP(two_p) => {
             let room = two_p.phase_ms - two_p.guard_ms;
             check_room(found, scenario, topology, ("phase_ms", room));
+            check_markers(found, scenario, two_p, topology);
         }
         _ => {}
     }
@@ -96,6 +98,36 @@ fn check_ways(found: &mut Found, scenario: &Scenario, wild: &WildConfig, topolog
     );
     let help = format!("at least {}", (shortest.as_millis_f64() * 10.0).ceil() / 10.0);
     found.add(format!("stack.link.{key}"), message, help);
+}
+
+/// For how much longer than the way of a marker a node of 2P has to wait: hosts wake up late.
+const MARKER_LATE: Duration = Duration::from_micros(500);
+
+/// Checks that the farthest neighbour's marker is waited for, and that one that was sent before
+/// this node's own arrived does not count as the answer to it.
+fn check_markers(found: &mut Found, scenario: &Scenario, two_p: &TwoPConfig, topology: &Topology) {
+    let Some((node, way)) = topology.longest_way() else { return };
+    let name = scenario.node_name(node).expect("a node of the scenario");
+    let ms = |time: Duration| (time.as_millis_f64() * 100.0).ceil() / 100.0;
+    let wanted = way * 2 + MARKER_LATE;
+    if way >= two_p.guard() && !way.is_zero() {
+        let message = format!(
+            "a frame is {} ms on its way to the farthest neighbour of '{name}', not shorter than \
+             the guard: two nodes whose markers cross would both go on sending",
+            ms(way)
+        );
+        found.add("stack.link.guard_ms", message, format!("more than {}", ms(way)));
+    } else if wanted > two_p.idle_after_loss() {
+        let message = format!(
+            "the way to the farthest neighbour of '{name}' and back takes {} ms, and a marker is \
+             waited for only {} ms longer than a phase",
+            ms(way * 2),
+            ms(two_p.idle_after_loss())
+        );
+        let least = 1.0 + wanted.as_secs_f64() / two_p.phase().as_secs_f64();
+        let help = format!("at least {}", (least * 100.0).ceil() / 100.0);
+        found.add("stack.link.timeout", message, help);
+    }
 }
 
 /// Checks for radios of one node whose channels overlap but are not the same: each would have its
@@ -325,6 +357,30 @@ mod tests {
         let two_p = serde_json::json!({ "kind": "two-p", "phase_ms": 4, "guard_ms": 0 });
         assert_eq!(problems(two_p.clone(), 11.0), [""; 0]);
         assert_eq!(problems(two_p, 1.0), ["stack.link.phase_ms"]);
+    }
+
+    #[test]
+    fn phases_without_time_for_the_way_of_a_marker_are_refused() {
+        let problems = |guard_ms: f64, phase_ms: f64, km: f64| {
+            let scenario = serde_json::json!({
+                "name": "x",
+                "stack": {
+                    "link": { "kind": "two-p", "phase_ms": phase_ms, "guard_ms": guard_ms }
+                },
+                "radio": { "rate_mbps": 11, "preamble": "short" },
+                "node": [{ "name": "a" }, { "name": "b" }],
+                "link": [{ "between": ["a", "b"], "distance_km": km }],
+            });
+            let scenario: Scenario = serde_json::from_value(scenario).expect("a scenario");
+            let problems = scenario.problems().into_iter();
+            problems.map(|it| (it.path, it.help)).collect::<Vec<_>>()
+        };
+        let told = |key: &str, help: &str| vec![(format!("stack.link.{key}"), help.to_owned())];
+        assert_eq!(problems(1.5, 20.0, 299.0), []);
+        assert_eq!(problems(0.1, 20.0, 31.0), told("guard_ms", "more than 0.11"));
+        // Half a millisecond less than a quarter of a phase of 6 ms is the way of 149 km and back.
+        assert_eq!(problems(1.5, 6.0, 149.0), []);
+        assert_eq!(problems(1.5, 6.0, 240.0), told("timeout", "at least 1.36"));
     }
 
     #[test]
