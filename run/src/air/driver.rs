@@ -74,6 +74,8 @@ pub struct AirStatus {
     pub late_arrivals: u64,
     /// How late the worst of them was, in microseconds.
     pub worst_arrival_us: f64,
+    /// How long hosts took to answer a frame: points `[quantile, microseconds]`.
+    pub answers_us: Vec<[f64; 2]>,
     /// Counters of strangers' frames.
     pub hostile: HostileStats,
     /// Counters of the chips and of their veths, by [`RadioEnd::name`].
@@ -227,6 +229,7 @@ impl Air {
             hostile: self.model.hostile(),
             frames_on_air: self.model.medium().frames_on_air(),
             late_arrivals: late.count,
+            answers_us: self.model.answers().points(),
             worst_arrival_us: late.worst.as_nanos() as f64 / 1e3,
             radios: self.ends.iter().enumerate().map(radio).collect(),
             links: self.model.medium().links_air().collect(),

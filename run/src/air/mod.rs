@@ -9,6 +9,7 @@
 //! the next. A late wake-up delays what the daemons hear, but not what happens on the air, unless
 //! the model has already passed the frame's time; such frames are counted.
 
+mod answers;
 mod attach;
 mod driver;
 mod hostile;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use farhop_proto::base::{Duration, FrameDown, Instant, UnitId};
 use farhop_sim::radio::{Medium, MediumEvent};
 
+use super::answers::Answers;
 use super::attach::{Injected, What};
 use super::hostile::{Hostile, HostileStats};
 
@@ -50,6 +51,7 @@ pub(super) struct Paced {
     /// How many faults hold each thing down.
     downs: BTreeMap<Fault, u32>,
     late: LateArrivals,
+    answers: Answers,
     hostile: Hostile,
 }
 
@@ -59,9 +61,10 @@ impl Paced {
     pub(super) fn build(mut medium: Medium, now: Instant, strangers: Option<usize>) -> Self {
         let late = LateArrivals::default();
         let (changes, downs) = Default::default();
+        let answers = Answers::new();
         let hostile = Hostile::build(strangers);
         medium.begin_recordings_at(Instant::MAX);
-        Self { medium, now, changes, downs, late, hostile }
+        Self { medium, now, changes, downs, late, answers, hostile }
     }
 
     pub(super) fn medium(&self) -> &Medium {
@@ -70,6 +73,11 @@ impl Paced {
 
     pub(super) fn late(&self) -> LateArrivals {
         self.late
+    }
+
+    /// How long hosts take to answer a frame.
+    pub(super) fn answers(&self) -> &Answers {
+        &self.answers
     }
 
     /// Begins to play back recordings of losses.
@@ -115,6 +123,7 @@ impl Paced {
                     refused(radio, frame.id);
                 }
                 What::Frame(frame) => {
+                    self.answers.on_sent(radio, at);
                     self.medium.handle_frame(self.now, radio, FrameDown::Frame(frame));
                 }
             }
@@ -149,6 +158,7 @@ impl Paced {
     /// it is a stranger's frame.
     pub(super) fn poll_event(&mut self) -> Option<(MediumEvent, u8)> {
         let event = self.medium.poll_event()?;
+        self.answers.on_event(&event);
         let antenna = self.hostile.antenna_of(&event);
         Some((event, antenna))
     }

@@ -38,7 +38,10 @@ pub(super) fn build(
         driver: "lab".into(),
         simulated_s: scenario.duration_s,
         frames_on_air: air.frames_on_air.saturating_sub(air_before.frames_on_air),
-        lateness: Some(lateness(scenario, before, after)?),
+        lateness: Some(Lateness {
+            answers_us: air.answers_us,
+            ..lateness(scenario, before, after)?
+        }),
         ..Report::default()
     };
     for (config, measured) in scenario.flow.iter().zip(flows) {

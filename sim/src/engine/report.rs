@@ -256,6 +256,11 @@ pub struct Lateness {
     /// time, but its hosts react more slowly.
     #[serde(default)]
     pub others_cpu: Option<f64>,
+    /// How long hosts took from the end of a received frame to the arrival of their next one at
+    /// the card, which had nothing to send: points `[quantile, microseconds]`, without what took
+    /// longer than 2 ms. A simulation with the same hosts has them as its radios' `departure`.
+    #[serde(default)]
+    pub answers_us: Vec<[f64; 2]>,
     /// Whether the run is invalid: over 1% of the wake-ups of a process were later than 1 ms, or
     /// one was later than 1 s, or over 0.1% of the slots were overrun. A process that rarely waits
     /// for a timer, as packets wake it, is judged as if it had woken 50 times a second; otherwise a
@@ -302,7 +307,8 @@ impl Lateness {
         };
         let woken_late = processes.iter().any(is_late);
         let late = woken_late || slots_overrun * 1000 > slots;
-        Self { processes, slots_overrun, slots, others_cpu: None, late }
+        let answers_us = Vec::new();
+        Self { processes, slots_overrun, slots, others_cpu: None, answers_us, late }
     }
 }
 
