@@ -202,6 +202,7 @@ mod tests {
             high: None,
             note: "why".into(),
             known: String::new(),
+            known_at: None,
             loose: false,
             long: true,
         };
