@@ -31,7 +31,7 @@ pub(crate) struct Options {
     /// Print the rows as JSON.
     #[arg(long)]
     json: bool,
-    /// Make two runs of each scenario instead of five.
+    /// Make two runs of each scenario instead of five, side by side.
     #[arg(long)]
     quick: bool,
     /// Number of runs of each scenario in the lab, and in `sim`.
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let runs = options.runs.unwrap_or(if options.quick { 2 } else { 5 });
     let mut rows = Vec::new();
     for file in scenarios(&options.scenarios)? {
-        rows.push(compare(&farhop, &file, runs)?);
+        rows.push(compare(&farhop, &file, runs, if options.quick { 2 } else { 1 })?);
         if !options.json {
             print_row(rows.last().expect("just pushed"), rows.len() == 1);
         }
@@ -84,26 +84,28 @@ fn scenarios(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn compare(farhop: &Path, file: &Path, runs: u64) -> Result<Row> {
+/// Compares the runs of a scenario, of which `at_once` are in the lab side by side at first.
+fn compare(farhop: &Path, file: &Path, runs: u64, at_once: usize) -> Result<Row> {
     let mut lab = Vec::new();
     let mut sim = Vec::new();
     let mut late_runs = 0;
-    for seed in 1..=runs {
-        let mut report = report(farhop, "lab", file, seed)?;
-        for rest in RESTS {
-            if !is_late(&report) {
-                break;
+    for seeds in (1..=runs).collect::<Vec<_>>().chunks(at_once) {
+        for (seed, mut report) in seeds.iter().zip(labs(farhop, file, seeds)?) {
+            for rest in RESTS {
+                if !is_late(&report) {
+                    break;
+                }
+                thread::sleep(rest);
+                report = self::report(farhop, "lab", file, *seed)?;
             }
-            thread::sleep(rest);
-            report = self::report(farhop, "lab", file, seed)?;
+            if is_late(&report) {
+                // A late run says nothing. At least two runs must be on time.
+                late_runs += 1;
+                continue;
+            }
+            lab.push(total_mbps(&report)?);
+            sim.push(total_mbps(&self::report(farhop, "sim", file, *seed)?)?);
         }
-        if is_late(&report) {
-            // A late run says nothing. At least two runs must be on time.
-            late_runs += 1;
-            continue;
-        }
-        lab.push(total_mbps(&report)?);
-        sim.push(total_mbps(&self::report(farhop, "sim", file, seed)?)?);
     }
     ensure!(lab.len() >= 2, "{}: only {} lab runs were on time", file.display(), lab.len());
     let ((lab_mbps, lab_deviation_mbps), (sim_mbps, sim_deviation_mbps)) = (mean(&lab), mean(&sim));
@@ -117,6 +119,18 @@ fn compare(farhop: &Path, file: &Path, runs: u64) -> Result<Row> {
         ratio,
         late_runs,
         ok: (ratio - 1.0).abs() <= TOLERANCE,
+    })
+}
+
+/// The reports of labs that run side by side.
+fn labs(farhop: &Path, file: &Path, seeds: &[u64]) -> Result<Vec<Value>> {
+    thread::scope(|scope| {
+        let start = |seed: &u64| {
+            let seed = *seed;
+            scope.spawn(move || report(farhop, "lab", file, seed))
+        };
+        let labs: Vec<_> = seeds.iter().map(start).collect();
+        labs.into_iter().map(|lab| lab.join().expect("it does not panic")).collect()
     })
 }
 

@@ -95,14 +95,14 @@ pub(crate) fn rows(quick: bool) -> Result<Vec<Row>> {
     if !quick {
         program.keep_labs(GROUP)?;
     }
-    let rows = CASES[..count].iter().map(|case| case.row(&program, runs));
-    let rows = rows.collect::<Result<_>>()?;
+    let rows = CASES[..count].iter().map(|case| case.rows(&program, runs));
+    let rows = rows.collect::<Result<Vec<_>>>()?;
     program.forget_labs()?;
-    Ok(rows)
+    Ok(rows.into_iter().flatten().collect())
 }
 
 impl Case {
-    fn row(&self, program: &Program, runs: u64) -> Result<Row> {
+    fn rows(&self, program: &Program, runs: u64) -> Result<Vec<Row>> {
         // A partition takes minutes, and its result is yes or no.
         let runs = if self.faults.is_empty() { runs } else { 1 };
         let blocks = self.goodput(program, "kind = \"hop\"", runs)?;
@@ -112,14 +112,19 @@ impl Case {
             "blocks {blocks:.3}, CUBIC {cubic:.3}, BBR {bbr:.3} Mb/s; BBR: x {:.2}",
             blocks / bbr
         );
-        let row = if self.least.is_infinite() {
-            let name = format!("{}: blocks where TCP brings {cubic:.3} Mb/s", self.name);
-            Row::new(GROUP, name, "Mb/s", (blocks, 0.01), Tolerance::AtLeast)
-        } else {
-            let name = format!("{}: blocks over CUBIC", self.name);
-            Row::new(GROUP, name, "x", (blocks / cubic, self.least), Tolerance::AtLeast)
+        let row = |what, unit, figures, tolerance| {
+            Row::new(GROUP, format!("{}: {what}", self.name), unit, figures, tolerance)
         };
-        Ok(row.with_note(note))
+        Ok(match self.least.is_infinite() {
+            true => vec![
+                row("blocks", "Mb/s", (blocks, 0.01), Tolerance::AtLeast).with_note(note),
+                row("TCP, with CUBIC or BBR", "Mb/s", (cubic.max(bbr), 0.0), Tolerance::AtMost),
+            ],
+            false => {
+                let figures = (blocks / cubic, self.least);
+                vec![row("blocks over CUBIC", "x", figures, Tolerance::AtLeast).with_note(note)]
+            }
+        })
     }
 
     /// The median goodput of some runs, in Mb/s.

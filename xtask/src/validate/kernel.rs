@@ -35,8 +35,9 @@ const FILE: &str = "bench/kernel/points.csv";
 /// The comment at the start of the file.
 const HEAD: &str = "# Goodput that TCP of Linux gave in labs of farhop, in Mb/s: mean of all \
     runs and its standard error,\n# and how many labs were late or not still. Written by `cargo \
-    xtask validate --only kernel --labs N`.\n\
-    congestion,km,loss,mbps,error,runs,refused,day,commit,processor\n";
+    xtask validate --only kernel --labs N`.\n# answers: how long \
+    hosts took to answer a frame, as quantile:microseconds; the simulator's hosts take as long.\n\
+    congestion,km,loss,mbps,error,runs,refused,day,commit,processor,answers\n";
 /// Largest relative difference of the simulator from the kernel.
 const TOLERANCE: f64 = 0.10;
 /// Pairs in a lab, each of which is a run of the kernel.
@@ -50,13 +51,23 @@ const LABS_LEAST: u64 = 2;
 const CLEAR: f64 = 2.0;
 /// Most labs of a point, not counting discarded ones.
 const LABS: u64 = 40;
-/// How long a host of the lab takes to react, on the clock of the air: from the end of a data frame
-/// or a TCP acknowledgement to the arrival of the frame that answers it, through the daemon, the
-/// TUN interface, the kernel, and back, without answers that the kernel delayed on purpose. Over 40
-/// km it decides when a frame is on air before the other side can hear it.
-const DEPARTURE: &str = "[[0, 30], [0.05, 57], [0.25, 70], [0.5, 81], [0.75, 98], [0.9, 117], \
-                         [0.95, 128], [0.99, 180], [0.999, 600], [1, 1600]]";
-/// How late a timer fires on a host of the lab, measured on the air's process in the same way.
+/// How long a host takes to answer a frame, through the daemon, the TUN interface, the kernel, and
+/// back: `[quantile, microseconds]`. Over 40 km it decides when a frame is on air before the other
+/// side can hear it. It depends on the machine, so each point has that of its own labs; this one is
+/// for points that are not measured yet.
+const ANSWERS: [[f64; 2]; 10] = [
+    [0.0, 30.0],
+    [0.05, 57.0],
+    [0.25, 70.0],
+    [0.5, 81.0],
+    [0.75, 98.0],
+    [0.9, 117.0],
+    [0.95, 128.0],
+    [0.99, 180.0],
+    [0.999, 600.0],
+    [1.0, 1600.0],
+];
+/// How late a timer fires on a host of the lab, measured on the air's process.
 const WAKE: &str = "[[0, 1], [0.05, 10], [0.25, 23], [0.5, 28], [0.75, 32], [0.9, 36], \
                     [0.99, 60], [0.999, 150], [1, 1400]]";
 
@@ -79,6 +90,7 @@ struct Kernel {
     day: String,
     commit: String,
     processor: String,
+    answers: Vec<[f64; 2]>,
 }
 
 /// Reno with SACK and RACK-TLP, NewReno without SACK, and CUBIC, at three distances.
@@ -100,9 +112,9 @@ pub(crate) fn rows(labs: usize, root: &Path) -> Result<Vec<Row>> {
     let ours = workers::map(GROUP, &points, |point| {
         point.ours(kept.iter().find(|kernel| kernel.point == *point))
     });
-    let ours: Vec<f64> = ours.into_iter().collect::<Result<_>>()?;
+    let mut ours: Vec<f64> = ours.into_iter().collect::<Result<_>>()?;
     if labs > 0 {
-        measure(labs, &points, &ours, &mut kept, root)?;
+        measure(labs, &points, &mut ours, &mut kept, root)?;
     }
     let row = |(point, ours): (&Point, f64)| {
         let kernel = kept.iter().find(|kernel| kernel.point == *point).with_context(|| {
@@ -117,7 +129,7 @@ pub(crate) fn rows(labs: usize, root: &Path) -> Result<Vec<Row>> {
 fn measure(
     count: usize,
     points: &[Point],
-    ours: &[f64],
+    ours: &mut [f64],
     kept: &mut Vec<Kernel>,
     root: &Path,
 ) -> Result<()> {
@@ -125,8 +137,8 @@ fn measure(
         let known = kept.iter().find(|kernel| kernel.point == *point);
         known.map_or(String::new(), |kernel| kernel.day.clone())
     };
-    let mut wanted: Vec<(String, Point, f64)> =
-        points.iter().zip(ours).map(|(point, ours)| (day(point), *point, *ours)).collect();
+    let mut wanted: Vec<(String, Point, &mut f64)> =
+        points.iter().zip(ours).map(|(point, ours)| (day(point), *point, ours)).collect();
     wanted.sort_by(|one, other| one.0.cmp(&other.0));
     wanted.truncate(count);
     let program = Program::build()?;
@@ -160,9 +172,10 @@ fn kept(root: &Path) -> Result<Vec<Kernel>> {
 
 fn parse(line: &str) -> Result<Kernel> {
     let cells: Vec<&str> = line.split(',').collect();
-    let [congestion, km, loss, mbps, error, runs, refused, day, commit, processor] = cells[..]
+    let [congestion, km, loss, mbps, error, runs, refused, day, commit, processor, answers] =
+        cells[..]
     else {
-        bail!("ten columns are wanted");
+        bail!("eleven columns are wanted");
     };
     let (km, loss) = (km.parse()?, loss.parse()?);
     let is_it =
@@ -176,7 +189,13 @@ fn parse(line: &str) -> Result<Kernel> {
         day: day.to_owned(),
         commit: commit.to_owned(),
         processor: processor.to_owned(),
+        answers: answers.split(' ').map(parse_answer).collect::<Result<_>>()?,
     })
+}
+
+fn parse_answer(text: &str) -> Result<[f64; 2]> {
+    let (quantile, us) = text.split_once(':').context("quantile:microseconds")?;
+    Ok([quantile.parse()?, us.parse()?])
 }
 
 fn write(kept: &[Kernel], root: &Path) -> Result<()> {
@@ -192,10 +211,12 @@ fn text(kept: &[Kernel]) -> String {
         for kernel in kept.iter().filter(|kernel| kernel.point == point) {
             let Point { congestion, km, loss } = point;
             let Kernel { mbps, error, runs, refused, day, commit, processor, .. } = kernel;
+            let answers = kernel.answers.iter().map(|[quantile, us]| format!("{quantile}:{us}"));
+            let answers = answers.collect::<Vec<_>>().join(" ");
             let _ = writeln!(
                 text,
                 "{congestion},{km},{loss},{mbps:.4},{error:.4},{runs},{refused},{day},{commit},\
-                 {processor}"
+                 {processor},{answers}"
             );
         }
     }
@@ -225,8 +246,9 @@ impl Point {
     /// The simulator's mean. Seeds are added until chance does not decide the comparison with the
     /// kernel's result, if that is known.
     fn ours(self, kernel: Option<&Kernel>) -> Result<f64> {
+        let answers = kernel.map_or(&ANSWERS[..], |kernel| &kernel.answers);
         let scenario: Scenario =
-            toml::from_str(&self.scenario()).context("the scenario of a point")?;
+            toml::from_str(&self.scenario(answers)).context("the scenario of a point")?;
         let mut ours = Vec::new();
         for seed in 1..=SEEDS {
             let options = RunOptions { seed: Some(seed), ..RunOptions::default() };
@@ -240,36 +262,47 @@ impl Point {
         Ok(mean(&ours))
     }
 
-    /// Measures the kernel. Labs are added until chance does not decide the comparison with `ours`.
-    fn kernel(self, program: &Program, ours: f64) -> Result<Kernel> {
-        let table: Table = self.scenario().parse().context("the scenario of a point")?;
-        let (mut runs, mut refused) = (Vec::new(), 0);
-        for seed in 1..=LABS {
+    /// Measures the kernel. Labs are added until chance does not decide the comparison with the
+    /// simulator, whose hosts are as fast as those of these labs. `ours` is its result with other
+    /// hosts, and is replaced.
+    fn kernel(self, program: &Program, ours: &mut f64) -> Result<Kernel> {
+        let table: Table = self.scenario(&ANSWERS).parse().context("the scenario of a point")?;
+        let (mut runs, mut refused, mut answers) = (Vec::new(), 0, Vec::new());
+        for seed in 1.. {
             let (report, refused_before) = program.lab(&table, seed, STILL)?;
             runs.extend(goodputs(&report));
             refused += refused_before;
-            if seed >= LABS_LEAST && is_settled(ours, mean(&runs), standard_error(&runs)) {
-                break;
+            answers.push(report.lateness.context("a lab without lateness")?.answers_us);
+            let is_settled = |ours| is_settled(ours, mean(&runs), standard_error(&runs));
+            if seed < LABS && (seed < LABS_LEAST || !is_settled(*ours)) {
+                continue;
+            }
+            let kernel = Kernel {
+                point: self,
+                mbps: mean(&runs),
+                error: standard_error(&runs),
+                runs: runs.len(),
+                refused,
+                day: document::day(),
+                commit: document::commit(),
+                processor: document::processor().replace(',', " "),
+                answers: mean_of_points(&answers),
+            };
+            *ours = self.ours(Some(&kernel))?;
+            if seed == LABS || is_settled(*ours) {
+                return Ok(kernel);
             }
         }
-        Ok(Kernel {
-            point: self,
-            mbps: mean(&runs),
-            error: standard_error(&runs),
-            runs: runs.len(),
-            refused,
-            day: document::day(),
-            commit: document::commit(),
-            processor: document::processor().replace(',', " "),
-        })
+        unreachable!("the loop ends by itself")
     }
 
-    fn scenario(self) -> String {
+    /// The scenario with hosts that take this long to answer a frame. A lab has its own.
+    fn scenario(self, answers: &[[f64; 2]]) -> String {
         let Self { congestion, km, loss } = self;
         let mut text = format!(
             "name = \"kernel\"\nduration_s = 40\nmeasure_from_s = 2\nsecurity = \"off\"\n\
              [radio]\nphy = \"802.11b\"\npreamble = \"short\"\nrate_mbps = 11\n\
-             ack_rate_mbps = 2\nattempts = 1\ndeparture = {DEPARTURE}\n\
+             ack_rate_mbps = 2\nattempts = 1\ndeparture = {answers:?}\n\
              [host]\nwake_us = {WAKE}\n\
              [stack.link]\nkind = \"plain\"\nqueue_packets = 50\n"
         );
@@ -288,6 +321,15 @@ impl Point {
 
 fn goodputs(report: &Report) -> impl Iterator<Item = f64> {
     report.flows.iter().map(|flow| flow.goodput_mbps)
+}
+
+/// The mean of several distributions with the same quantiles.
+fn mean_of_points(all: &[Vec<[f64; 2]>]) -> Vec<[f64; 2]> {
+    let first = all.first().cloned().unwrap_or_default();
+    let us =
+        |index: usize| all.iter().filter_map(move |points| points.get(index)).map(|point| point[1]);
+    let mean = |index: usize| (mean(&us(index).collect::<Vec<_>>()) * 10.0).round() / 10.0;
+    first.iter().enumerate().map(|(index, [quantile, _])| [*quantile, mean(index)]).collect()
 }
 
 /// Whether more runs, given the standard error of either mean, would hardly move `ours` to the
@@ -335,13 +377,14 @@ mod tests {
             day: "2026-11-24".into(),
             commit: "abc".into(),
             processor: "a processor".into(),
+            answers: vec![[0.0, 30.5], [1.0, 1600.0]],
         };
         let kept: Vec<Kernel> = points().iter().map(kernel).collect();
         let root = tempfile::tempdir().unwrap();
         assert!(super::kept(root.path()).unwrap().is_empty());
         write(&kept, root.path()).unwrap();
         assert_eq!(super::kept(root.path()).unwrap(), kept);
-        for line in ["reno,1,0,1,1", "reno,2,0,1.0,0.1,10,0,day,commit,cpu"] {
+        for line in ["reno,1,0,1,1", "reno,2,0,1.0,0.1,10,0,day,commit,cpu,0:1"] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -28,6 +28,7 @@ mod determinism;
 mod distance;
 mod document;
 mod edca;
+mod grid;
 mod growth;
 mod harq;
 mod hop;

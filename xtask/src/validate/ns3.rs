@@ -1,4 +1,5 @@
-//! `ns3`: saturation, chains and long links, compared with ns-3 3.37 with the same settings.
+//! `ns3`: saturation, chains, a grid and long links, compared with ns-3 3.37 with the same
+//! settings.
 //!
 //! The references are those of `bench/ns3/points.csv` or, with `--ns3`, new results of the drivers
 //! in `bench/ns3` at the same points and at further ones.
@@ -11,8 +12,8 @@ use farhop_sim::radio::{ChipConfig, EifsRule};
 
 use super::cell::Cell;
 use super::points::{self, Drivers, Point, Reference};
-use super::program::Program;
-use super::{Row, Tolerance, chain, workers};
+use super::program::{self, Program};
+use super::{Row, Tolerance, chain, grid, workers};
 
 const GROUP: &str = "ns3";
 
@@ -36,7 +37,7 @@ const CCA: &str = "these scenarios say cca_us = 4: ns-3 notices a signal 4 us af
     more at 802.11b and 7 to 8% more at 802.11a";
 
 /// Points that the table lacks; only the drivers give them.
-const FURTHER: [Point; 13] = [
+const FURTHER: [Point; 14] = [
     Point::Saturation(3),
     Point::Saturation(30),
     Point::Link(3.0, true, true),
@@ -50,6 +51,7 @@ const FURTHER: [Point; 13] = [
     Point::ChainUdp(20, true),
     Point::ChainTcp(2),
     Point::ChainTcp(8),
+    Point::Grid(true),
 ];
 
 /// The rows of this group.
@@ -75,12 +77,14 @@ fn row(reference: &Reference, ours: f64) -> Row {
         Point::Saturation(_) => Tolerance::Relative(0.03),
         Point::Link(..) => Tolerance::Relative(0.05),
         Point::ChainUdp(hops, _) => Tolerance::Relative(if hops >= 6 { 0.20 } else { 0.10 }),
+        // Its flows have 12 hops, so the tolerance is that of long chains.
+        Point::Grid(_) => Tolerance::Relative(0.20),
         Point::ChainTcp(_) => Tolerance::Between(reference.low * 0.88, reference.high * 1.12),
     };
     let pair = (ours, reference.median);
     let row = Row::new(GROUP, reference.point.name(), "Mb/s", pair, tolerance);
     match reference.point {
-        Point::ChainUdp(..) | Point::ChainTcp(_) => row.with_note(FIRST_ACCESS),
+        Point::ChainUdp(..) | Point::ChainTcp(_) | Point::Grid(_) => row.with_note(FIRST_ACCESS),
         Point::Link(..) => row.with_note(CCA),
         Point::Saturation(_) => row.with_note(PREAMBLE),
     }
@@ -94,6 +98,11 @@ fn ours(point: Point, quick: bool, root: &Path, program: &Program) -> Result<f64
         Point::ChainUdp(hops, is_step) => {
             let length_s = if quick { 30.0 } else { 100.0 };
             program.goodput(&chain::udp(root, hops, is_step, length_s)?, 1)
+        }
+        Point::Grid(is_dense) => {
+            let mut scenario = grid::scenario(root, is_dense)?;
+            program::set(&mut scenario, "duration_s", if quick { 5.0 } else { 20.0 })?;
+            program.goodput(&scenario, 1)
         }
         Point::ChainTcp(hops) => {
             // As long as the run of ns-3, with at least as many seeds.

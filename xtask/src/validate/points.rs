@@ -19,6 +19,8 @@ pub(crate) enum Point {
     ChainUdp(usize, bool),
     /// A TCP transfer over this many hops.
     ChainTcp(usize),
+    /// UDP flows across the grid of 13 x 13 nodes: six or, if it is dense, twelve.
+    Grid(bool),
 }
 
 /// The result of ns-3 at a point, in Mb/s.
@@ -50,6 +52,7 @@ impl Point {
                 format!("chain, UDP, {radio}, {}", hops(count))
             }
             Self::ChainTcp(count) => format!("chain, TCP, pl4, {}", hops(count)),
+            Self::Grid(is_dense) => format!("grid of 13 x 13, {} flows", flows(is_dense)),
         }
     }
 
@@ -74,6 +77,7 @@ impl Point {
             Self::ChainTcp(hops) => {
                 ("chain", vec![format!("--hops={hops}"), "--transport=tcp".to_owned()])
             }
+            Self::Grid(is_dense) => ("grid", vec![format!("--flows={}", flows(is_dense))]),
         };
         let mut command = Command::new(folder.join(program));
         command.args(arguments);
@@ -89,9 +93,19 @@ impl Point {
             }
             "chain-udp" => Self::ChainUdp(x.parse()?, variant == "step"),
             "chain-tcp" => Self::ChainTcp(x.parse()?),
+            "grid" => {
+                let found =
+                    [false, true].into_iter().find(|is_dense| flows(*is_dense).to_string() == x);
+                Self::Grid(found.context("six flows or twelve")?)
+            }
             other => bail!("no kind '{other}'"),
         })
     }
+}
+
+/// The flows across the grid.
+fn flows(is_dense: bool) -> u8 {
+    if is_dense { 12 } else { 6 }
 }
 
 /// Reads the recorded results of ns-3.

@@ -1,7 +1,8 @@
 //! `speed`: simulated seconds per second of wall time, compared with ns-3 in alternating runs.
 //!
 //! A release build of ns-3 without logging is up to 1.36 times as fast as Debian's: the note of
-//! each row also has the ratio to that.
+//! each row also has the ratio to that. A second row of each race says whether both simulated the
+//! same traffic.
 
 use std::path::Path;
 
@@ -10,8 +11,8 @@ use serde_json::Value;
 use toml::Table;
 
 use super::points::Drivers;
-use super::program::{self, Program, set};
-use super::{Row, Tolerance, chain, workers};
+use super::program::Program;
+use super::{Row, Tolerance, chain, grid, workers};
 
 const GROUP: &str = "speed";
 const PAIRS: u64 = 3;
@@ -20,6 +21,8 @@ const OURS: usize = 7;
 /// Simulated seconds of our runs of the chain: about as long in wall time as those of ns-3, so that
 /// the start of the process has as little weight.
 const CHAIN_S: f64 = 400.0;
+/// How far the frames on air in a simulated second may be from those of ns-3.
+const TRAFFIC: f64 = 0.10;
 /// How much faster a release build of ns-3 may be.
 const RELEASE_BUILD: f64 = 1.36;
 
@@ -53,14 +56,14 @@ pub(crate) fn rows(root: &Path) -> Result<Vec<Row>> {
         },
         Race {
             name: "grid of 13 x 13, 6 flows",
-            scenario: grid(root, false)?,
+            scenario: grid::scenario(root, false)?,
             driver: "grid",
             arguments: ["--flows=6", "--from=1", "--to=3"],
             promised: 150.0,
         },
         Race {
             name: "grid of 13 x 13, 12 flows",
-            scenario: grid(root, true)?,
+            scenario: grid::scenario(root, true)?,
             driver: "grid",
             arguments: ["--flows=12", "--from=1", "--to=3"],
             promised: 150.0,
@@ -70,77 +73,72 @@ pub(crate) fn rows(root: &Path) -> Result<Vec<Row>> {
     let rows = races.iter().map(|race| {
         let pairs = (1..=PAIRS).map(|seed| {
             let ns3 = drivers.run(race.driver, &race.arguments.map(String::from))?;
-            let (speed_of_ours, frames) = ours(&program, &race.scenario, seed)?;
+            let ours = ours(&program, &race.scenario, seed)?;
             bar.inc(1);
-            Ok((speed_of_ours, speed(&ns3)?, frames))
+            Ok(Pair { ours, ns3: Pace::of(&ns3)? })
         });
-        Ok(race.row(&pairs.collect::<Result<Vec<_>>>()?))
+        let pairs = pairs.collect::<Result<Vec<_>>>()?;
+        Ok([race.row(&pairs), race.traffic(&pairs)])
     });
-    let rows = rows.collect();
+    let rows: Result<Vec<[Row; 2]>> = rows.collect();
     bar.finish_and_clear();
-    rows
+    Ok(rows?.into_iter().flatten().collect())
 }
 
-/// Simulated seconds and frames per second of wall time, the median of several runs: some take less
-/// than a tenth of a second, in which the machine may have been busy with something else.
-fn ours(program: &Program, scenario: &Table, seed: u64) -> Result<(f64, f64)> {
-    let runs = (0..OURS).map(|_| {
-        let report = program.run(scenario, seed)?.report;
-        Ok((speed(&report)?, frames_per_second(&report)?))
-    });
-    let (speeds, frames): (Vec<f64>, Vec<f64>) =
-        runs.collect::<Result<Vec<_>>>()?.into_iter().unzip();
-    Ok((workers::median(&speeds), workers::median(&frames)))
+/// How a run went.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Simulated seconds per second of wall time.
+    speed: f64,
+    /// Frames on air per simulated second.
+    frames: f64,
+}
+
+impl Pace {
+    fn of(report: &Value) -> Result<Self> {
+        let number = |key| report[key].as_f64().with_context(|| format!("a report without {key}"));
+        let simulated_s = number("simulated_s")?;
+        let speed = simulated_s / number("wall_s")?;
+        Ok(Self { speed, frames: number("frames_on_air")? / simulated_s })
+    }
+}
+
+struct Pair {
+    ours: Pace,
+    ns3: Pace,
+}
+
+/// The median speed of several runs: some take less than a tenth of a second, in which the machine
+/// may have been busy with something else.
+fn ours(program: &Program, scenario: &Table, seed: u64) -> Result<Pace> {
+    let runs = (0..OURS).map(|_| Pace::of(&program.run(scenario, seed)?.report));
+    let runs = runs.collect::<Result<Vec<_>>>()?;
+    let speeds: Vec<f64> = runs.iter().map(|run| run.speed).collect();
+    Ok(Pace { speed: workers::median(&speeds), ..runs[0] })
 }
 
 impl Race {
-    fn row(&self, pairs: &[(f64, f64, f64)]) -> Row {
-        let middle = |figure: fn(&(f64, f64, f64)) -> f64| {
-            workers::median(&pairs.iter().map(figure).collect::<Vec<_>>())
-        };
-        let ratio = middle(|(ours, ns3, _)| ours / ns3);
+    fn row(&self, pairs: &[Pair]) -> Row {
+        let ratio = middle(pairs, |pair| pair.ours.speed / pair.ns3.speed);
         let note = format!(
             "{:.0} times a release build; {:.1} against {:.2} simulated seconds per second, \
              {:.0} frames on air per second",
             ratio / RELEASE_BUILD,
-            middle(|pair| pair.0),
-            middle(|pair| pair.1),
-            middle(|pair| pair.2),
+            middle(pairs, |pair| pair.ours.speed),
+            middle(pairs, |pair| pair.ns3.speed),
+            middle(pairs, |pair| pair.ours.speed * pair.ours.frames),
         );
         Row::new(GROUP, self.name, "times ns-3", (ratio, self.promised), Tolerance::AtLeast)
             .with_note(note)
     }
-}
 
-fn grid(root: &Path, is_dense: bool) -> Result<Table> {
-    let mut scenario = program::scenario(root, "validate/grid.toml")?;
-    if is_dense {
-        let flow = program::first(&mut scenario, "flow")?.clone();
-        let lines = [2, 4, 6, 8, 10, 12];
-        let rows = lines.map(|line| (format!("n{line}-1"), format!("n{line}-13")));
-        let columns = lines.map(|line| (format!("n1-{line}"), format!("n13-{line}")));
-        let flows = rows.into_iter().chain(columns).enumerate().map(|(index, (from, to))| {
-            let mut flow = flow.clone();
-            set(&mut flow, "name", format!("{from} {to}"))?;
-            set(&mut flow, "start_s", 0.1 + 1e-4 * index as f64)?;
-            set(&mut flow, "from", from)?;
-            set(&mut flow, "to", to)?;
-            Ok(toml::Value::from(flow))
-        });
-        let flows = flows.collect::<Result<Vec<_>>>()?;
-        set(&mut scenario, "flow", flows)?;
+    fn traffic(&self, pairs: &[Pair]) -> Row {
+        let of = [middle(pairs, |pair| pair.ours.frames), middle(pairs, |pair| pair.ns3.frames)];
+        let name = format!("{}: frames on air", self.name);
+        Row::new(GROUP, name, "frames/s", of.into(), Tolerance::Relative(TRAFFIC))
     }
-    Ok(scenario)
 }
 
-fn number(report: &Value, key: &str) -> Result<f64> {
-    report[key].as_f64().with_context(|| format!("a report without {key}"))
-}
-
-fn speed(report: &Value) -> Result<f64> {
-    Ok(number(report, "simulated_s")? / number(report, "wall_s")?)
-}
-
-fn frames_per_second(report: &Value) -> Result<f64> {
-    Ok(number(report, "frames_on_air")? / number(report, "wall_s")?)
+fn middle(pairs: &[Pair], figure: fn(&Pair) -> f64) -> f64 {
+    workers::median(&pairs.iter().map(figure).collect::<Vec<_>>())
 }
