@@ -179,12 +179,18 @@ impl Peer {
         self.acks.record.get_or_insert_with(build).clone()
     }
 
-    /// A frame with a copy of the acknowledgement is given down.
-    pub(super) fn on_told(&mut self, now: Instant) {
-        if !self.is_told() {
-            self.receiver.on_told(now);
+    /// A frame is given down, of a kind that the neighbour counts (`counts`) and with a copy of the
+    /// acknowledgement (`tells`).
+    pub(super) fn on_given(&mut self, now: Instant, counts: bool, tells: bool) {
+        if counts {
+            self.sender.on_frame();
         }
-        self.acks.left -= 1;
+        if tells {
+            if !self.is_told() {
+                self.receiver.on_told(now);
+            }
+            self.acks.left -= 1;
+        }
     }
 
     /// Whether a frame of this slot has carried an acknowledgement.

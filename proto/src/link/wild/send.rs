@@ -298,13 +298,8 @@ impl Wild {
         let planned = port.take(now, toward, bytes + carried.unwrap_or_default(), overhead);
         let radio = port.spec.id;
         if let Some(index) = content.peer {
-            let peer = &mut self.peers[index];
-            if carried.is_none() {
-                peer.sender.on_frame();
-            }
-            if !content.ack.is_empty() {
-                peer.on_told(now);
-            }
+            let is_told = !content.ack.is_empty();
+            self.peers[index].on_given(now, carried.is_none(), is_told);
         }
         let (peer, what) = (content.peer, content.what);
         let is_turn = false;
