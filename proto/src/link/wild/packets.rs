@@ -330,6 +330,8 @@ impl Wild {
     /// The same for blocks of new packets of which none waits: each stays open, for packets that
     /// come while the node sends, as long as the slot has time for one of them and its parity.
     fn close_late_blocks(&mut self, now: Instant, index: usize, level: usize) -> Option<Frame> {
+        // Nearly always there is none, and this is asked of each neighbour at each turn.
+        self.open_blocks(index, level).next()?;
         let estimate = &self.peers[index].sender.estimate;
         let is_late = |class: &usize| {
             estimate.codes_new(*class) && self.stays_open(now, (index, *class)).is_none()
