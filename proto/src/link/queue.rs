@@ -98,6 +98,10 @@ pub(super) enum Verdict {
     Drop,
 }
 
+/// Sources that wait are held back for at most this long. Nothing leaves a queue whose packets are
+/// all for neighbours that are gone or have no keys.
+const HELD_FOR: Duration = Duration::from_millis(100);
+
 /// The RED state of one queue.
 #[derive(Debug)]
 pub(super) struct Red {
@@ -108,8 +112,8 @@ pub(super) struct Red {
     /// Packets since the last one that was marked or dropped; none while the mean is below
     /// `min_packets`.
     since: Option<u32>,
-    /// Whether a packet was dropped and none has left since.
-    has_dropped: bool,
+    /// Until when sources that wait are held back: a packet was dropped and none has left since.
+    held_until: Option<Instant>,
     /// When the queue became empty; none if it is not empty.
     idle: Option<Instant>,
     /// The packets that left last, if others were queued behind them; and the mean time per packet.
@@ -146,7 +150,7 @@ impl Red {
             rng,
             mean: 0.0,
             since: None,
-            has_dropped: false,
+            held_until: None,
             idle: Some(Instant::ZERO),
             left: None,
             packet_time: None,
@@ -183,7 +187,7 @@ impl Red {
             return Verdict::Mark;
         }
         self.dropped += 1;
-        self.has_dropped = length > 0;
+        self.held_until = (length > 0).then(|| now + HELD_FOR);
         if length == 0 {
             // Nothing will leave after which the queue could become empty.
             self.idle = Some(now);
@@ -194,7 +198,17 @@ impl Red {
     /// Whether a lane has no room although the queue does: a source that waits for room may try
     /// again only after a packet has left; otherwise its packet would be judged again and again.
     pub(super) fn holds_back(&self, lane: Lane) -> bool {
-        self.has_dropped && lane.overflow.waits()
+        self.held_until.is_some() && lane.overflow.waits()
+    }
+
+    /// When sources that wait may try again although nothing has left.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.held_until
+    }
+
+    /// Lets sources that wait try again if nothing has left for long.
+    pub(super) fn on_timeout(&mut self, now: Instant) {
+        self.held_until = self.held_until.filter(|until| *until > now);
     }
 
     /// Advances the mean to the present.
@@ -210,7 +224,7 @@ impl Red {
 
     /// Records that a packet has left and `length` remain.
     pub(super) fn on_left(&mut self, now: Instant, length: usize) {
-        self.has_dropped = false;
+        self.held_until = None;
         let left = match self.left.filter(|_| self.idle.is_none()) {
             Some(left) if left.at == now => Left { count: left.count + 1, ..left },
             others => Left {
@@ -288,6 +302,13 @@ mod tests {
         assert!(red.holds_back(waits) && !red.holds_back(Lane::default()));
         red.on_left(Instant::ZERO, 39);
         assert!(!red.holds_back(waits));
+        // Nothing leaves: all packets are for a neighbour that is gone.
+        assert_eq!(red.judge(Instant::ZERO, 40, &packet(Ecn::NotEct)), Verdict::Drop);
+        let due = red.due().unwrap();
+        red.on_timeout(Instant::ZERO + HELD_FOR / 2);
+        assert!(red.holds_back(waits));
+        red.on_timeout(due);
+        assert!(!red.holds_back(waits) && red.due().is_none());
         // In an empty queue, no packet will leave.
         red.mean = 40.0;
         red.config.weight = 0.0;

@@ -116,19 +116,19 @@ impl Mobility {
     /// Moves the nodes to their current places, and updates the links on the medium.
     pub(super) fn handle_timeout(&mut self, now: Instant, medium: &mut Medium) {
         self.next = now + self.refresh;
-        let mut near = Vec::new();
+        let mut candidates = Vec::new();
+        let mut is_near = vec![false; self.is_mover.len()];
         for mover in &mut self.movers {
             let at_m = mover.movement.place(now.as_secs_f64());
-            self.space.around(self.space.sites()[mover.site].at_m, &mut near);
+            candidates.clear();
+            self.space.around(self.space.sites()[mover.site].at_m, &mut candidates);
             self.space.move_to(mover.site, at_m);
-            self.space.around(at_m, &mut near);
+            self.space.around(at_m, &mut candidates);
+            candidates.iter().for_each(|site| is_near[*site as usize] = true);
         }
-        near.sort_unstable();
-        near.dedup();
-        let mut candidates = Vec::new();
-        for site in near {
-            let links = self.links(site as usize, &mut candidates);
-            medium.set_links(now, self.radios[site as usize], &links);
+        for site in (0..is_near.len()).filter(|site| is_near[*site]) {
+            let links = self.links(site, &mut candidates);
+            medium.set_links(now, self.radios[site], &links);
         }
     }
 

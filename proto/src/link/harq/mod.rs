@@ -423,10 +423,13 @@ impl Layer for Harq {
             let receiver = peer.receiver.as_ref().and_then(Receiver::due);
             [peer.sender.due(), receiver].into_iter().flatten().min()
         };
-        self.peers.values().filter_map(due).min()
+        let reds = self.radios.iter().filter_map(|queue| queue.red.as_ref()?.due());
+        self.peers.values().filter_map(due).chain(reds).min()
     }
 
     fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let reds = self.radios.iter_mut().filter_map(|queue| queue.red.as_mut());
+        reds.for_each(|red| red.on_timeout(cx.now));
         let keys: Vec<Key> = self.peers.keys().copied().collect();
         for key in keys {
             let Some(peer) = self.peers.get_mut(&key) else { continue };

@@ -438,10 +438,13 @@ impl Layer for Plain {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.radios.iter().flat_map(RadioQueue::reds).filter_map(Red::due).min()
     }
 
-    fn handle_timeout(&mut self, _cx: &mut Cx<'_>) {}
+    fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        let reds = self.radios.iter_mut().flat_map(RadioQueue::reds_mut);
+        reds.for_each(|red| red.on_timeout(cx.now));
+    }
 }
 
 impl Link for Plain {

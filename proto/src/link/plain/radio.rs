@@ -110,6 +110,10 @@ impl RadioQueue {
         &self.red
     }
 
+    pub(super) fn reds_mut(&mut self) -> &mut [Red] {
+        &mut self.red
+    }
+
     /// Appends a packet.
     pub(super) fn push(&mut self, packet: Packet) {
         self.on_entered(packet.options.access, packet.options.overflow.waits());

@@ -108,6 +108,9 @@ pub(super) struct Sender {
     lost: Vec<Lost>,
     /// Number of the neighbour's slot in which the last acknowledgement was sent.
     ack_slot: Option<u16>,
+    /// The last sequence that it acknowledged with all before it. The window may begin later:
+    /// the neighbour does not know yet what was given up.
+    ack_cum: Seq,
     acked: Instant,
     slots: VecDeque<SentSlot>,
     pub(super) estimate: Estimate,
@@ -127,6 +130,7 @@ impl Sender {
             kept: if levels > 1 { limit / KEPT_PART } else { 0 },
             lost: vec![Lost::default(); levels],
             ack_slot: None,
+            ack_cum: Seq(0).sub(1),
             acked: Instant::ZERO,
             slots: VecDeque::with_capacity(SLOTS),
             abandoned: vec![0; estimate.classes()],
@@ -138,7 +142,7 @@ impl Sender {
     /// Sets the first sequence number, before anything is sent.
     pub(super) fn start_at(&mut self, seq: Seq) {
         assert!(self.window.is_empty(), "packets are under way");
-        self.base = seq;
+        (self.base, self.ack_cum) = (seq, seq.sub(1));
     }
 
     /// Sets how long it takes until everything that was sent could have been acknowledged.
@@ -337,11 +341,11 @@ impl Sender {
             // A copy: only one acknowledgement is built per slot.
             return 0;
         }
-        if ack.cum.distance(self.base) < -1 || !ack.cum.is_before(self.next()) {
+        if ack.cum.is_before(self.ack_cum) || !ack.cum.is_before(self.next()) {
             self.counters.acks_refused += 1;
             return 0;
         }
-        self.ack_slot = Some(slot);
+        (self.ack_slot, self.ack_cum) = (Some(slot), ack.cum);
         self.acked = now;
         self.counters.acks += 1;
         self.on_report(ack, horizon);
@@ -563,6 +567,29 @@ mod tests {
         let found: Vec<usize> =
             (2..=6).map(|cycle| sender.on_cycle(at(cycle), &mut done)).collect();
         assert_eq!(found, [0, 0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn the_neighbour_may_not_know_yet_what_was_given_up() {
+        let mut sender = sender(10);
+        let mut done = Vec::new();
+        let begin = |sender: &mut Sender, slot: u16| {
+            sender.on_slot(slot, at(slot.into()));
+            sender.on_frame();
+            sends(sender, slot.into(), 0, slot.into());
+        };
+        begin(&mut sender, 1);
+        let nothing = BulkAck { slot: 0, received: 0, ..ack(Seq(9), &[]) };
+        assert_eq!(sender.on_ack(at(1), &nothing, 1, at(1), &mut done), 1);
+        // The next slot is lost too, which would have told of the new base.
+        begin(&mut sender, 2);
+        assert_eq!(sender.on_ack(at(2), &nothing, 2, at(2), &mut done), 1);
+        assert_eq!(ids(&done, PacketOutcome::Failed), [1, 2]);
+        assert_eq!((sender.counters.acks, sender.counters.acks_refused), (2, 0));
+        assert!(sender.slots.is_empty(), "both count for the loss");
+        // It never goes back.
+        assert_eq!(sender.on_ack(at(3), &ack(Seq(8), &[0b1]), 3, at(3), &mut done), 0);
+        assert_eq!(sender.counters.acks_refused, 1);
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl Near {
 
     /// Adds the indices of all sites that may be within reach of a position, in rising order.
     pub(super) fn around(&self, at_m: [f64; 3], found: &mut Vec<u32>) {
+        let before = found.len();
         let [x, y] = self.cell(at_m);
         let mut cells = [[0; 2]; 9];
         for (place, cell) in cells.iter_mut().enumerate() {
@@ -61,7 +62,7 @@ impl Near {
                 found.extend(self.cells.get(cell).into_iter().flatten());
             }
         }
-        found.sort_unstable();
+        found[before..].sort_unstable();
     }
 
     /// Moves a site to another position.
