@@ -66,6 +66,12 @@ impl SackBlocks {
         }
     }
 
+    /// As many of the first blocks as fit into an option of `bytes`.
+    pub fn within(mut self, bytes: u32) -> Self {
+        self.count = self.count.min((bytes.saturating_sub(4) / 8) as usize);
+        self
+    }
+
     /// The blocks in the order of the option.
     pub fn as_slice(&self) -> &[(Seq, Seq)] {
         &self.blocks[..self.count]

@@ -165,6 +165,7 @@ impl Hop {
     /// refused, which the sender is told; or it came before the first block of its flow.
     fn is_settled(&mut self, now: Instant, asks: &Waiting) -> bool {
         let Waiting { block: id, shape, .. } = *asks;
+        self.recall(now, asks);
         let known = self.arrivals.get(&id.flow);
         let is_new = known.is_none();
         if shape.opens && known.is_none_or(|flow| flow.opened != shape.crc) {
@@ -196,6 +197,19 @@ impl Hop {
             self.queue(Message::Arrived { block: id, shape, refusal, tries: 0 });
         }
         is_settled
+    }
+
+    /// Remembers a flow that is over, about whose block somebody asks again. An early block belongs
+    /// to a new flow with the same number, as the source knows nothing of the old one.
+    fn recall(&mut self, now: Instant, asks: &Waiting) {
+        let Waiting { block: BlockId { flow, .. }, shape, .. } = *asks;
+        if self.arrivals.contains_key(&flow) || (shape.is_early && !shape.opens) {
+            return;
+        }
+        if let Some(past) = self.past.take(now, flow, shape.opens.then_some(shape.crc)) {
+            self.make_room_for_flow(now, flow.source);
+            self.arrivals.insert(flow, past);
+        }
     }
 
     /// Refuses a flow for which there is no room, without remembering it. Returns true: the block

@@ -47,6 +47,7 @@ mod listen;
 mod out;
 mod pace;
 mod park;
+mod past;
 mod path;
 mod port;
 mod reach;
@@ -77,6 +78,7 @@ use self::held::Writing;
 use self::listen::Listen;
 use self::out::{InRadio, Message};
 use self::pace::Pace;
+use self::past::PastFlows;
 pub use self::path::PathStatus;
 use self::path::{Inflow, Path};
 pub use self::port::{HopPort, Role, frames_of, key_of};
@@ -196,6 +198,8 @@ pub struct Hop {
     over: Over,
     /// Flows that end here.
     arrivals: BTreeMap<FlowKey, Arrivals>,
+    /// Flows that ended here and made room for others.
+    past: PastFlows,
     /// Receptions under way, by the air that they come over.
     receptions: BTreeMap<Option<usize>, Reception>,
     waiting: Vec<Waiting>,
@@ -269,6 +273,7 @@ impl Hop {
             is_pressed: false,
             over: Over::default(),
             arrivals: BTreeMap::new(),
+            past: PastFlows::default(),
             receptions: BTreeMap::new(),
             waiting: Vec::new(),
             messages: VecDeque::new(),

@@ -49,8 +49,12 @@ impl Arrivals {
     }
 
     pub(super) fn refused(why: Refusal, now: Instant) -> Self {
-        let (refusal, is_over) = (Some(why), true);
-        Self { opened: 0, next: u32::MAX, accepted: u32::MAX, refusal, is_over, used: now }
+        Self::over(0, Some(why), now)
+    }
+
+    pub(super) fn over(opened: u32, refusal: Option<Refusal>, now: Instant) -> Self {
+        let (next, accepted) = (u32::MAX, u32::MAX);
+        Self { opened, next, accepted, refusal, is_over: true, used: now }
     }
 }
 
@@ -309,7 +313,9 @@ impl Hop {
         let oldest = old.min_by_key(|(_, flow)| (!flow.is_over, flow.used)).map(|(key, _)| *key);
         if let Some(oldest) = oldest {
             self.counters.flows_forgotten += 1;
-            self.arrivals.remove(&oldest);
+            if let Some(arrivals) = self.arrivals.remove(&oldest) {
+                self.past.put(oldest, &arrivals);
+            }
             self.abandon(oldest);
         }
         oldest.is_some()

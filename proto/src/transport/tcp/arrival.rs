@@ -74,7 +74,7 @@ impl Tcp {
             self.reset = Some((header.ack, None));
         } else if good && header.flags.has(Flags::SYN) {
             self.on_peer_syn(header);
-            self.on_established(now, u64::from(header.window));
+            self.on_established(now, header, u64::from(header.window));
             // It is sent alone, before any data: the peer measures its only round trip with it.
             self.acknowledge(now);
         }
@@ -82,23 +82,35 @@ impl Tcp {
 
     fn on_syn_received(&mut self, now: Instant, header: &Header, payload: Bytes, mark: Ecn) {
         if header.flags.has(Flags::RST) {
+            if header.seq != self.receiver.ack() {
+                return;
+            }
             let end = self.end;
             *self = Self::build(self.config.clone(), end, Phase::Listen);
         } else if header.flags.has(Flags::SYN) {
             self.handshake.to_send = true;
         } else if header.flags.has(Flags::ACK) && header.ack == self.initial.add(1) {
-            self.on_established(now, u64::from(header.window) << self.peer_scale);
+            self.on_established(now, header, u64::from(header.window) << self.peer_scale);
             self.on_open(now, header, payload, mark);
         }
     }
 
-    fn on_established(&mut self, now: Instant, window: u64) {
+    fn on_established(&mut self, now: Instant, header: &Header, window: u64) {
         self.phase = Phase::Open;
         let tries = self.handshake.tries;
         let una = self.sender.una;
-        if let Some(sent) = self.handshake.sent.filter(|_| tries == 1) {
-            self.sender.rtt.on_sample(now.since(sent), una, una);
-            self.sender.rtt.on_minimum(now, now.since(sent));
+        let stamps = header.options.timestamps.filter(|_| self.timestamps);
+        let sent = match tries {
+            1 => self.handshake.sent,
+            // Which of several was answered, only the echoed timestamp tells.
+            _ => stamps.and_then(|(_, echo)| self.echoed(now, echo)),
+        };
+        match sent {
+            Some(sent) => {
+                self.sender.rtt.on_sample(now.since(sent), una, una);
+                self.sender.rtt.on_minimum(now, now.since(sent));
+            }
+            None => self.sender.rtt.on_syn_lost(),
         }
         self.handshake = Handshake { tries, ..Handshake::default() };
         self.sender.on_established(now, window, tries > 2);
@@ -150,7 +162,8 @@ impl Tcp {
             return;
         }
         if !self.on_ack(now, header, bare) {
-            self.receiver.request_ack();
+            // It acknowledges what was never sent (RFC 9293, 3.10.7.4).
+            return self.receiver.request_ack();
         }
         if !bare {
             let is_new = right > self.receiver.place(self.receiver.ack());

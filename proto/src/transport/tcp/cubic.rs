@@ -216,11 +216,11 @@ impl Controller for Cubic {
 
     fn threshold(&mut self, basis: u32, _mss: u32) -> u32 {
         self.epoch = None;
-        let part = |of: u64| (u64::from(basis) * of / 1_024) as u32;
+        let part = |of: u64, whole: u64| (u64::from(basis) * of / whole) as u32;
         // Fast convergence: a flow that did not get back to its maximum leaves room for others.
         let converge = basis < self.last_max;
-        self.last_max = if converge { part((1_024 + BETA) / 2) } else { basis };
-        part(BETA).max(2)
+        self.last_max = if converge { part(1_024 + BETA, 2 * 1_024) } else { basis };
+        part(BETA, 1_024).max(2)
     }
 
     fn on_timeout(&mut self) {
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(cubic.last_max, 1_000);
         assert_eq!(cubic.threshold(800, 1_000), 560);
         // (1 + beta) / 2 of the window, as it did not come back to the maximum.
-        assert_eq!(cubic.last_max, 679);
+        assert_eq!(cubic.last_max, 680);
         assert_eq!(cubic.threshold(2, 1_000), 2);
     }
 

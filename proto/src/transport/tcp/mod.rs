@@ -275,6 +275,9 @@ impl Tcp {
                 flags = flags.with(Flags::CWR);
             }
         }
+        // What is repeated was cut to a full segment when there was less to report.
+        let taken = cut.as_ref().filter(|cut| cut.repeated).map_or(0, |cut| cut.length);
+        let sack = sack.within(self.sender.mss.saturating_sub(taken));
         let header = self.acknowledging(now, place, flags, sack);
         self.receiver.on_ack_sent(now, cut.is_some_and(|cut| cut.length > 0));
         Some(self.encode(&header, cut))

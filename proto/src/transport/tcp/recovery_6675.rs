@@ -50,7 +50,10 @@ impl Sender {
         } else if self.state == State::Recovery {
             self.mark_below_sacked();
         } else if self.state == State::Loss {
-            self.grow(now, tally);
+            // RFC 5681, 3.1: only what is acknowledged cumulatively opens the window.
+            if tally.una_advanced {
+                self.grow(now, tally);
+            }
         } else if tally.sacked && self.is_head_lost() {
             self.enter_fast_recovery();
             self.mark_below_sacked();

@@ -10,6 +10,10 @@ use crate::base::{Duration, Instant};
 /// How long a minimum stays the minimum (`net.ipv4.tcp_min_rtt_wlen`).
 const MINIMUM_LIFE: Duration = Duration::from_secs(300);
 
+/// The time-out after a handshake that had to be repeated and brought no sample (RFC 6298, 5.7;
+/// `TCP_TIMEOUT_FALLBACK`).
+const FALLBACK: Duration = Duration::from_secs(3);
+
 /// The estimator of one sender.
 #[derive(Clone, Debug)]
 pub(super) struct RttEstimator {
@@ -58,6 +62,11 @@ impl RttEstimator {
                 since: Instant::ZERO,
             },
         }
+    }
+
+    /// A SYN was lost, and the handshake brought no sample.
+    pub(super) fn on_syn_lost(&mut self) {
+        self.rto = self.rto.max(FALLBACK);
     }
 
     /// Takes a sample; `una` and `nxt` show where a round trip ends.

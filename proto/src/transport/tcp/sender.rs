@@ -286,6 +286,7 @@ impl Sender {
             delivered_before: self.delivered,
             lost_before: self.board.lost_total,
             duplicate: outstanding && ack.bare && !old && !grown && number == self.una,
+            bare: ack.bare,
             old,
             outstanding,
             echo: ack.echo,
@@ -399,8 +400,8 @@ impl Sender {
             self.rtt.on_minimum(now, latest);
         }
         // An acknowledgement that was overtaken says nothing about the path now (`tcp_ack`,
-        // `old_ack`).
-        if !tally.old {
+        // `old_ack`), nor does a segment of data that acknowledges nothing new.
+        if !tally.old && (tally.una_advanced || tally.bare || tally.sacked) {
             let (una, nxt, mss) = (self.una, self.nxt, self.mss);
             self.controller
                 .on_sample(&mut self.window, &Sample { now, rtt: latest, una, nxt, mss });

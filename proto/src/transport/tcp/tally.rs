@@ -20,6 +20,8 @@ pub(super) struct Tally {
     pub(super) sacked: bool,
     pub(super) dsack: bool,
     pub(super) duplicate: bool,
+    /// The acknowledgement came without data.
+    pub(super) bare: bool,
     /// The acknowledgement is below an earlier one.
     pub(super) old: bool,
     /// Something was in flight when it came.

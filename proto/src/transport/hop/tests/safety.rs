@@ -101,6 +101,31 @@ fn a_destination_that_begins_anew_forgets_flows_that_are_over_before_others() {
 }
 
 #[test]
+fn a_flow_that_made_room_for_others_is_not_delivered_again() {
+    for asked in [0, 1] {
+        let mut row = Row::new(2, small_config(), Harm::default(), 1);
+        assert!(row.send(flow(1), 2, &[100, 9_000], MINUTE));
+        let now = row.now;
+        for local in 0..1_023 {
+            let other = FlowKey { source: NodeId(3), local };
+            row.hop(2).restore_arrivals(now, other, (0, 2), true);
+        }
+        assert!(row.send(flow(2), 2, &[100], MINUTE));
+        assert!(!row.hop(2).arrivals.contains_key(&flow(1)));
+        // The source has not heard that its blocks arrived.
+        row.restart(1);
+        row.arrived.clear();
+        for (number, length) in [(0, 100), (1, 9_000)].into_iter().skip(asked) {
+            row.push(flow(1), number, 2, length, number == 1);
+        }
+        later(&mut row, 2_000);
+        assert_eq!(row.arrived.len(), 2 - asked);
+        assert!(row.arrived.iter().all(|one| one.refusal.is_none()));
+        assert_eq!(row.delivered.len(), 3);
+    }
+}
+
+#[test]
 fn a_destination_that_has_forgotten_a_flow_refuses_it() {
     let mut row = Row::new(3, small_config(), Harm::default(), 1);
     assert!(row.send(flow(1), 3, &[100], MINUTE));

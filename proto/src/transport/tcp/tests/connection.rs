@@ -28,6 +28,52 @@ fn a_lost_syn_is_sent_again_after_a_second() {
     pipe.run_ms(60);
     assert!(matches!(pipe.events[0][..], [MessageUp::Connected(FLOW)]));
     assert_eq!(pipe.count(0, "syn_retransmissions"), 1);
+    let measured = pipe.ends[0].srtt().as_millis_f64();
+    assert!((19.0..=21.0).contains(&measured), "the timestamp tells which one was answered");
+}
+
+#[test]
+fn without_timestamps_a_lost_syn_makes_the_next_time_out_three_seconds() {
+    let config = TcpConfig { timestamps: false, ..TcpConfig::linux() };
+    let mut pipe = Pipe::new(&config, None, 10, 100);
+    let mut first = true;
+    pipe.ways[0].fate =
+        Box::new(move |_| if std::mem::take(&mut first) { Fate::Lost } else { Fate::Pass });
+    pipe.run_ms(1_100);
+    assert!(matches!(pipe.events[0][..], [MessageUp::Connected(FLOW)]));
+    let [rtt, rto] = [pipe.ends[0].srtt(), pipe.ends[0].sender.rtt.rto()];
+    assert_eq!([rtt, rto], [Duration::ZERO, Duration::from_secs(3)]);
+}
+
+#[test]
+fn where_both_ends_send_and_repeat_no_packet_is_too_long() {
+    let mut pipe = Pipe::new(&TcpConfig::linux(), at_rate(10.0), 10, 100);
+    let bytes = text(200_000, 3);
+    pipe.write(&bytes, false);
+    let message = Message { flow: FLOW, payload: bytes.clone().into(), finish: false };
+    pipe.ends[1].handle_tx(&mut Cx::new(pipe.now), message);
+    for way in &mut pipe.ways {
+        let is_lost = |shot: &Shot| shot.payload > 0 && shot.number % 7 == 3;
+        way.fate = Box::new(move |shot| if is_lost(shot) { Fate::Lost } else { Fate::Pass });
+    }
+    pipe.run_ms(120_000);
+    assert_eq!([0, 1].map(|side| pipe.received[side].len()), [200_000; 2]);
+    assert!(pipe.received == [bytes.clone(), bytes]);
+}
+
+#[test]
+fn an_answered_connection_is_reset_only_by_the_next_number() {
+    let mut pipe = Pipe::new(&TcpConfig::linux(), None, 10, 100);
+    pipe.ways[1].fate = Box::new(|_| Fate::Lost);
+    pipe.run_ms(15);
+    for (ahead, phase) in [(99, Phase::SynReceived), (0, Phase::Listen)] {
+        let seq = pipe.ends[1].receiver.ack().add(ahead);
+        let header = Header { seq, flags: Flags::RST, ..pipe.ends[0].header() };
+        let payload = pipe.ends[0].encode(&header, None);
+        let event = DatagramUp::Received { via: NodeId(1), payload, signal: None };
+        pipe.ends[1].handle_rx(&mut Cx::new(pipe.now), event);
+        assert_eq!(pipe.ends[1].phase, phase);
+    }
 }
 
 #[test]

@@ -69,6 +69,7 @@ impl Direction {
 
     /// When the packet arrives, if it does.
     fn carry(&mut self, now: Instant, packet: &[u8]) -> Option<Instant> {
+        assert!(packet.len() <= 1_500, "{} bytes", packet.len());
         let (header, range) = tcp::decode(packet).expect("we send whole segments");
         let old = self.highest.is_some_and(|seq| !header.seq.is_after(seq)) && !range.is_empty();
         self.repeated += u64::from(old);
