@@ -13,7 +13,8 @@ const LINKS: usize = 256;
 /// The longest time for which a HELLO is believed, and between two of them, whatever it says.
 const MOST_VALIDITY: Duration = Duration::from_secs(600);
 const MOST_INTERVAL: Duration = Duration::from_secs(60);
-/// Least HELLOs by which the share is divided: one of one does not mean all.
+/// Least HELLOs by which the share is divided, if the window has as many: one of one does not mean
+/// all.
 const LEAST_SEEN: u8 = 4;
 /// HELLOs that still count once the last ones are missing: earlier ones say little then.
 const RECENT: u8 = 10;
@@ -25,8 +26,9 @@ const MISSING: u32 = 5;
 pub(super) struct Link {
     /// The last HELLOs: whether each arrived, the newest in bit 0.
     window: u32,
-    /// How many of them count.
+    /// How many of them count, and how many may.
     seen: u8,
+    most: u8,
     /// HELLOs until the values with which it was [forgotten](Link::forget) have left the window.
     anew: u8,
     /// When the next HELLO counts as lost.
@@ -50,10 +52,11 @@ pub(super) struct Link {
 }
 
 impl Link {
-    fn new(interval: Duration) -> Self {
+    fn new(interval: Duration, most: u8) -> Self {
         Self {
             window: 0,
             seen: 0,
+            most,
             anew: 0,
             overdue: Instant::MAX,
             interval,
@@ -68,8 +71,8 @@ impl Link {
         }
     }
 
-    fn count(&mut self, arrived: bool, most: u8) {
-        let most = if self.anew > 0 { RECENT.min(most) } else { most };
+    fn count(&mut self, arrived: bool) {
+        let most = if self.anew > 0 { RECENT.min(self.most) } else { self.most };
         self.anew = self.anew.saturating_sub(1);
         self.window = self.window << 1 | u32::from(arrived);
         self.seen = (self.seen + 1).min(most);
@@ -81,14 +84,14 @@ impl Link {
     /// Counts the HELLOs that should have come by now. A HELLO is sent an interval after the last
     /// one, less up to a quarter (RFC 3626, 18.3); any number of missing ones are counted at mean
     /// intervals.
-    fn count_overdue(&mut self, now: Instant, most: u8) {
+    fn count_overdue(&mut self, now: Instant) {
         let limit = self.heard_until.min(now);
         let step = self.interval - self.interval / 8;
-        for _ in 0..most {
+        for _ in 0..self.most {
             if self.overdue > limit {
                 break;
             }
-            self.count(false, most);
+            self.count(false);
             self.overdue += step;
         }
     }
@@ -97,9 +100,9 @@ impl Link {
     /// neighbour may seem gone beside the traffic of hidden nodes although it is there: the only
     /// route over it stays until the next HELLO is really missing, and recovers with each HELLO
     /// that comes. Returns whether more was known of the link.
-    fn forget(&mut self, most: u8) -> bool {
+    fn forget(&mut self) -> bool {
         let known = self.arrived();
-        (self.seen, self.anew) = (RECENT.min(most), RECENT);
+        (self.seen, self.anew) = (RECENT.min(self.most), RECENT);
         self.window = if known == 0 { 0 } else { 1 << (self.seen - 1) };
         known > 1
     }
@@ -111,7 +114,8 @@ impl Link {
 
     /// Share of its HELLOs that arrive here, of 255 (LQ).
     pub(super) fn lq(&self) -> u8 {
-        (self.arrived() * 255 / u32::from(self.seen.max(LEAST_SEEN))) as u8
+        let least = LEAST_SEEN.min(self.most);
+        (self.arrived() * 255 / u32::from(self.seen.max(least))) as u8
     }
 
     /// Share of our HELLOs that arrive there, of 255 (NLQ).
@@ -180,9 +184,10 @@ impl Links {
         }
         let validity = validity.min(MOST_VALIDITY);
         let own = self.plan.ipv4(self.node);
-        let link = self.links.entry(key).or_insert_with(|| Link::new(hello.interval));
-        link.count_overdue(now, self.window);
-        link.count(true, self.window);
+        let most = self.window;
+        let link = self.links.entry(key).or_insert_with(|| Link::new(hello.interval, most));
+        link.count_overdue(now);
+        link.count(true);
         let interval = hello.interval.clamp(Duration::from_millis(50), MOST_INTERVAL);
         link.hellos.set_every(interval / 2);
         link.interval = interval;
@@ -214,8 +219,7 @@ impl Links {
 
     /// See [`Link::forget`]; false if the link is not known.
     pub(super) fn forget(&mut self, key: (NodeId, RadioId)) -> bool {
-        let most = self.window;
-        self.links.get_mut(&key).is_some_and(|link| link.forget(most))
+        self.links.get_mut(&key).is_some_and(Link::forget)
     }
 
     /// Forgets all neighbours but these.
@@ -225,9 +229,8 @@ impl Links {
 
     /// Counts missing HELLOs, and forgets neighbours that have been silent for too long.
     pub(super) fn expire(&mut self, now: Instant) {
-        let window = self.window;
         self.links.retain(|_, link| {
-            link.count_overdue(now, window);
+            link.count_overdue(now);
             link.heard_until > now
         });
     }
@@ -303,11 +306,10 @@ mod tests {
 
     #[test]
     fn what_came_long_ago_counts_only_while_some_still_come() {
-        let mut link = Link::new(Duration::from_secs(2));
-        let most = OlsrConfig::default().window;
+        let mut link = Link::new(Duration::from_secs(2), OlsrConfig::default().window);
         let shares = |link: &mut Link, arrived: bool, times: usize| -> Vec<u8> {
             let mut share = || {
-                link.count(arrived, most);
+                link.count(arrived);
                 link.lq()
             };
             (0..times).map(|_| share()).collect()
@@ -322,13 +324,24 @@ mod tests {
     }
 
     #[test]
+    fn a_link_without_losses_is_perfect_however_short_the_window() {
+        for window in 1..=OlsrConfig::MOST_WINDOW {
+            let mut link = Link::new(Duration::from_secs(2), window);
+            (0..window).for_each(|_| link.count(true));
+            assert_eq!(link.lq(), 255, "a window of {window}");
+        }
+        let mut link = Link::new(Duration::from_secs(2), 32);
+        link.count(true);
+        assert_eq!(link.lq(), 63, "one of one does not mean all");
+    }
+
+    #[test]
     fn one_that_was_forgotten_and_is_there_comes_back_with_ten() {
-        let mut link = Link::new(Duration::from_secs(2));
-        let most = OlsrConfig::default().window;
-        (0..40).for_each(|_| link.count(true, most));
-        assert!(link.forget(most));
+        let mut link = Link::new(Duration::from_secs(2), OlsrConfig::default().window);
+        (0..40).for_each(|_| link.count(true));
+        assert!(link.forget());
         let mut share = || {
-            link.count(true, most);
+            link.count(true);
             link.lq()
         };
         let shares: Vec<u8> = (0..12).map(|_| share()).collect();
