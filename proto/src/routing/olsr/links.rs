@@ -13,6 +13,8 @@ const LINKS: usize = 256;
 /// The longest time for which a HELLO is believed, and between two of them, whatever it says.
 const MOST_VALIDITY: Duration = Duration::from_secs(600);
 const MOST_INTERVAL: Duration = Duration::from_secs(60);
+/// The shortest time between two HELLOs that is believed.
+const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 /// Least HELLOs by which the share is divided, if the window has as many: one of one does not mean
 /// all.
 const LEAST_SEEN: u8 = 4;
@@ -20,6 +22,14 @@ const LEAST_SEEN: u8 = 4;
 const RECENT: u8 = 10;
 /// How many missing in a row that takes: on a bad link, this happens by chance about once a minute.
 const MISSING: u32 = 5;
+
+/// Gaps between HELLOs by which is judged whether they come more often than announced, and how many
+/// of them have to be short: a few are short by chance, when a HELLO has waited for the channel.
+const GAPS: usize = 16;
+const SHORT_GAPS: usize = 4;
+/// An announced interval, as a gap. The mean time between two HELLOs is 7/8 of it, and a gap below
+/// 5/8 is short.
+const WHOLE_GAP: u64 = 128;
 
 /// A link from a neighbour's radio to one of ours.
 #[derive(Debug)]
@@ -33,7 +43,12 @@ pub(super) struct Link {
     anew: u8,
     /// When the next HELLO counts as lost.
     overdue: Instant,
+    /// The interval that the neighbour announced last.
     interval: Duration,
+    /// When the last HELLO arrived, and the last gaps between two of them, as parts of the interval
+    /// that was announced.
+    arrived_at: Option<Instant>,
+    gaps: [u8; GAPS],
     /// Share of our HELLOs that arrive there, as it reports, of 255 (NLQ).
     nlq: u8,
     /// Until when it is believed to hear us.
@@ -60,6 +75,8 @@ impl Link {
             anew: 0,
             overdue: Instant::MAX,
             interval,
+            arrived_at: None,
+            gaps: [u8::MAX; GAPS],
             nlq: 0,
             symmetric_until: Instant::ZERO,
             heard_until: Instant::ZERO,
@@ -67,7 +84,7 @@ impl Link {
             willingness: 0,
             neighbours: Vec::new(),
             checks: Limit::new(256, Duration::from_millis(5)),
-            hellos: Limit::new(2, interval.clamp(Duration::from_millis(50), MOST_INTERVAL) / 2),
+            hellos: Limit::new(2, interval.clamp(LEAST_INTERVAL, MOST_INTERVAL) / 2),
         }
     }
 
@@ -86,7 +103,7 @@ impl Link {
     /// intervals.
     fn count_overdue(&mut self, now: Instant) {
         let limit = self.heard_until.min(now);
-        let step = self.interval - self.interval / 8;
+        let step = self.pace() * 7 / 8;
         for _ in 0..self.most {
             if self.overdue > limit {
                 break;
@@ -94,6 +111,30 @@ impl Link {
             self.count(false);
             self.overdue += step;
         }
+    }
+
+    /// Notes the arrival of a HELLO that announces an interval.
+    fn note_gap(&mut self, now: Instant, interval: Duration) {
+        if let Some(last) = self.arrived_at.replace(now) {
+            let gap = now.since(last).as_nanos().saturating_mul(WHOLE_GAP);
+            let gap = gap / self.interval.as_nanos().max(1);
+            self.gaps.rotate_right(1);
+            self.gaps[0] = u8::try_from(gap).unwrap_or(u8::MAX);
+        }
+        self.interval = interval;
+    }
+
+    /// The interval at which missing HELLOs are counted: the announced one, unless HELLOs really
+    /// come more often. If they come twice as often and half of them are lost, there is one in each
+    /// announced interval, and hardly any would seem to be missing.
+    fn pace(&self) -> Duration {
+        let mut gaps = self.gaps;
+        gaps.sort_unstable();
+        let gap = u64::from(gaps[SHORT_GAPS - 1]);
+        if gap >= WHOLE_GAP * 5 / 8 {
+            return self.interval;
+        }
+        (self.interval * gap / (WHOLE_GAP * 7 / 8)).max(LEAST_INTERVAL)
     }
 
     /// Treats it as a link that has hardly been heard for long, so that any other route is taken. A
@@ -188,10 +229,10 @@ impl Links {
         let link = self.links.entry(key).or_insert_with(|| Link::new(hello.interval, most));
         link.count_overdue(now);
         link.count(true);
-        let interval = hello.interval.clamp(Duration::from_millis(50), MOST_INTERVAL);
+        let interval = hello.interval.clamp(LEAST_INTERVAL, MOST_INTERVAL);
         link.hellos.set_every(interval / 2);
-        link.interval = interval;
-        link.overdue = now + link.interval + link.interval * 3 / 8;
+        link.note_gap(now, interval);
+        link.overdue = now + link.pace() * 11 / 8;
         link.heard_until = now + validity;
         link.willingness = hello.willingness;
         let about_us = hello.neighbours.iter().filter(|(_, neighbour)| neighbour.address == own);
@@ -301,6 +342,60 @@ mod tests {
                 }
             }
             assert_eq!(links.get(key).map(Link::lq), Some(share), "{arrives:?}");
+        }
+    }
+
+    /// The mean quality of a link over which each HELLO is lost with probability `loss`, and whose
+    /// neighbour sends one each `every` and announces `interval`.
+    fn measured(every: Duration, interval: Duration, loss: f64) -> f64 {
+        let mut links = Links::new(NodeId(1), AddressPlan::default(), &OlsrConfig::default());
+        let mut rng = crate::base::Seed(1).stream("hellos");
+        let hello = Hello { interval, willingness: 3, neighbours: Vec::new() };
+        let key = (NodeId(2), RadioId(0));
+        let mut now = Instant::ZERO;
+        let mut sum = 0.0;
+        let many = 2_000;
+        for number in 0..many + 100 {
+            now += every - Duration::from_nanos(rng.below(every.as_nanos() / 4));
+            let may_count = links
+                .get_mut(key)
+                .is_none_or(|link| rng.chance(1.0 - loss) && link.hellos.take(now));
+            if may_count {
+                assert!(links.on_hello(now, key, &hello, interval * 10));
+            }
+            links.expire(now);
+            if number >= 100 {
+                sum += links.get(key).map_or(0.0, |link| f64::from(link.lq()) / 255.0);
+            }
+        }
+        sum / f64::from(many)
+    }
+
+    #[test]
+    fn hellos_that_come_more_often_than_announced_hide_no_losses() {
+        let interval = Duration::from_secs(2);
+        for loss in [0.0, 0.3, 0.5] {
+            let honest = measured(interval, interval, loss);
+            assert!((honest - (1.0 - loss)).abs() < 0.03, "{honest} as announced, loss {loss}");
+            // An eighth of them exceeds the limit if none is lost.
+            let twice = measured(interval / 2, interval, loss);
+            let wanted = 0.85 * (1.0 - loss)..1.05 - loss;
+            assert!(wanted.contains(&twice), "{twice} at twice the rate, loss {loss}");
+            let often = measured(interval / 4, interval, loss);
+            assert!(often < 1.05 - loss, "{often} at four times the rate, loss {loss}");
+        }
+    }
+
+    #[test]
+    fn a_few_hellos_that_waited_change_no_pace() {
+        let interval = Duration::from_secs(2);
+        let mut link = Link::new(interval, 32);
+        let mut now = Instant::ZERO;
+        for number in 0..64 {
+            let late = if number % 6 == 0 { interval * 3 / 4 } else { Duration::ZERO };
+            link.note_gap(now + late, interval);
+            assert_eq!(link.pace(), interval);
+            now += interval;
         }
     }
 
