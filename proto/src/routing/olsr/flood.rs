@@ -22,9 +22,9 @@ const ACCESS: AccessCategory = AccessCategory::Voice;
 pub(super) const FLOW: FlowId = FlowId(u16::MAX - 1);
 /// Most bytes of messages in a packet, and of one message, so that no link has to fragment it.
 const PACKET_BYTES: usize = 1_300;
-/// Most neighbours in a message, so that it fits: in a topology message the best ones, in HELLOs
-/// all in turn.
-const TOLD: usize = 150;
+/// Most neighbours in a message, so that it fits. If there are more, HELLOs tell of them in turn,
+/// and several topology messages are sent at once.
+pub(super) const TOLD: usize = 150;
 /// Most messages that wait to be sent over a radio.
 const PENDING: usize = 256;
 /// Most transmissions of a flooded message, and the probability with which all of them may fail to
@@ -37,9 +37,9 @@ pub(super) struct RadioOut {
     id: RadioId,
     rate: Option<Bitrate>,
     pub(super) owes_hello: bool,
-    pub(super) pending: VecDeque<Flooded>,
+    pub(super) pending: VecDeque<Waiting>,
     /// Messages that are sent once more with the next flush.
-    pub(super) repeats: Vec<Flooded>,
+    pub(super) repeats: Vec<Waiting>,
     pub(super) may_flush: bool,
     packet_seq: u16,
     /// Index of the neighbour with which the next HELLO begins, if one HELLO has no room for all.
@@ -64,24 +64,40 @@ impl RadioOut {
 /// A message that is flooded.
 #[derive(Clone, Debug)]
 pub(super) struct Flooded {
-    from: NodeId,
-    bytes: Bytes,
+    pub(super) from: NodeId,
+    /// The set of messages to which it belongs.
+    pub(super) ansn: u16,
+    pub(super) seq: u16,
+    pub(super) bytes: Bytes,
+}
+
+impl Flooded {
+    /// Whether it makes another message needless: one of another set, or the same one.
+    fn replaces(&self, other: &Self) -> bool {
+        self.from == other.from && (self.ansn != other.ansn || self.seq == other.seq)
+    }
+}
+
+/// A flooded message that waits to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    flooded: Flooded,
     /// How often it still has to be sent.
     left: u8,
 }
 
 impl Olsr {
-    /// Puts the newest message of a node into the next packet of each radio.
-    pub(super) fn flood(&mut self, now: Instant, from: NodeId, bytes: Bytes) {
+    /// Puts a message of a node's newest set into the next packet of each radio.
+    pub(super) fn flood(&mut self, now: Instant, flooded: &Flooded) {
         let left = self.repeats();
         for radio in &mut self.radios {
-            radio.pending.retain(|flooded| flooded.from != from);
-            radio.repeats.retain(|flooded| flooded.from != from);
+            radio.pending.retain(|waiting| !flooded.replaces(&waiting.flooded));
+            radio.repeats.retain(|waiting| !flooded.replaces(&waiting.flooded));
             if radio.pending.len() >= PENDING {
                 radio.pending.pop_front();
                 self.counters.overflow += 1;
             }
-            radio.pending.push_back(Flooded { from, bytes: bytes.clone(), left });
+            radio.pending.push_back(Waiting { flooded: flooded.clone(), left });
         }
         let jitter = self.jitter(self.config.hello() / 4);
         self.set_by(Timer::Flush, now + jitter);
@@ -117,30 +133,40 @@ impl Olsr {
         let mut order: Vec<(Cost, NodeId, RadioId)> =
             best.iter().map(|(node, (cost, radio))| (*cost, *node, *radio)).collect();
         order.sort_unstable();
-        order.truncate(TOLD);
         let neighbour = |(_, node, radio): &(Cost, NodeId, RadioId)| {
             let link = self.links.get((*node, *radio)).expect("it is one of the best");
             let address = self.forwarder.plan.ipv4(*node);
             Neighbour { address, lq: link.lq(), nlq: link.nlq() }
         };
-        let neighbours = order.iter().map(neighbour).collect();
+        let neighbours: Vec<Neighbour> = order.iter().map(neighbour).collect();
         self.told = best.into_keys().collect();
         self.hasty = if std::mem::take(&mut self.is_hasty) { self.hasty + 1 } else { 0 };
         self.told_at = now;
         self.ansn = self.ansn.wrapping_add(1);
+        // News goes to all nodes; what keeps coming and going is sent as far as other messages.
+        let is_news = std::mem::take(&mut self.is_news) || self.hasty == 1;
+        let reach = if is_news { u8::MAX } else { self.config.reach(self.ansn) };
+        if neighbours.is_empty() {
+            return self.flood_neighbours(now, reach, Vec::new());
+        }
+        for part in neighbours.chunks(TOLD) {
+            self.flood_neighbours(now, reach, part.to_vec());
+        }
+    }
+
+    /// Floods a message of the newest set.
+    fn flood_neighbours(&mut self, now: Instant, reach: u8, neighbours: Vec<Neighbour>) {
         if self.signing.is_some() {
             self.signed += 1;
         }
         let counter = self.signing.is_some().then_some(self.signed);
-        // News goes to all nodes; what keeps coming and going is sent as far as other messages.
-        let is_news = std::mem::take(&mut self.is_news) || self.hasty == 1;
-        let reach = if is_news { u8::MAX } else { self.config.reach(self.ansn) };
         let topology = Topology { ansn: self.ansn, reach, neighbours, counter };
         let validity = self.config.tc_validity();
         let message = self.message(validity, reach, Body::Topology(topology));
         let bytes = message.encode(self.signing.as_ref().map(|signing| &signing.identity));
         self.counters.topologies_sent += 1;
-        self.flood(now, self.node(), bytes);
+        let (from, ansn, seq) = (self.node(), self.ansn, message.seq);
+        self.flood(now, &Flooded { from, ansn, seq, bytes });
     }
 
     fn message(&mut self, validity: Duration, ttl: u8, body: Body) -> Message {
@@ -162,14 +188,14 @@ impl Olsr {
         }
         let radio = &mut self.radios[index];
         let mut length = messages.iter().map(Bytes::len).sum::<usize>();
-        while let Some(flooded) = radio.pending.front()
-            && (messages.is_empty() || length + flooded.bytes.len() <= PACKET_BYTES)
+        while let Some(next) = radio.pending.front()
+            && (messages.is_empty() || length + next.flooded.bytes.len() <= PACKET_BYTES)
         {
-            length += flooded.bytes.len();
-            let flooded = radio.pending.pop_front().expect("it is in front");
-            messages.push(flooded.bytes.clone());
-            if flooded.left > 1 {
-                radio.repeats.push(Flooded { left: flooded.left - 1, ..flooded });
+            let next = radio.pending.pop_front().expect("it is in front");
+            length += next.flooded.bytes.len();
+            messages.push(next.flooded.bytes.clone());
+            if next.left > 1 {
+                radio.repeats.push(Waiting { left: next.left - 1, ..next });
             }
         }
         radio.may_flush = !radio.pending.is_empty();

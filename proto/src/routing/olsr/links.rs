@@ -9,7 +9,7 @@ use crate::base::{AddressPlan, Duration, Instant, Limit, NodeId, RadioId};
 use crate::wire::olsr::{Hello, LinkCode, Neighbour};
 
 /// Most links that are kept; HELLOs of others are ignored.
-const LINKS: usize = 256;
+pub(super) const LINKS: usize = 256;
 /// The longest time for which a HELLO is believed, and between two of them, whatever it says.
 const MOST_VALIDITY: Duration = Duration::from_secs(600);
 const MOST_INTERVAL: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::topology::{Verdict, is_after};
+use super::topology::{Number, Verdict, is_after};
 use super::{Olsr, Timer, relays};
 use crate::base::{Cx, Duration, EtherType, Instant, NodeId, PacketUp, RadioId, ReceivedPacket};
 use crate::routing::Signing;
@@ -140,6 +140,7 @@ impl Olsr {
         let signing = self.signing.as_ref();
         let mut may_check = || link.checks.take(now);
         let said = (&message, topology);
+        let number = Number::of(&message, topology);
         let verdict = self.topology.judge(now, (from, key.0), said, signing, &mut may_check);
         match verdict {
             Verdict::New => {
@@ -147,17 +148,17 @@ impl Olsr {
                 if self.topology.take(now, from, message, topology) {
                     self.want_computed(now);
                 }
-                self.send_on(now, from, is_relay);
+                self.send_on(now, (from, number), is_relay);
             }
             Verdict::Again => {
-                self.topology.see_again(from, message.ttl, message.hops);
-                self.send_on(now, from, is_relay);
+                self.topology.see_again((from, number), message.ttl, message.hops);
+                self.send_on(now, (from, number), is_relay);
             }
             Verdict::ToAnswer if !self.answers.take(now) => self.counters.overflow += 1,
             Verdict::ToAnswer => {
                 self.counters.answered += 1;
-                let newest = self.topology.answer(now, from).map(Message::forwarded_anew);
-                newest.into_iter().for_each(|newest| self.flood(now, from, newest));
+                let newest = self.topology.answer(now, from);
+                newest.into_iter().for_each(|newest| self.flood(now, &newest));
             }
             Verdict::Seen | Verdict::Old => {}
             Verdict::Unsigned => self.counters.unsigned += 1,
@@ -170,13 +171,13 @@ impl Olsr {
 
     /// Forwards the stored message of a node, which was checked: a later copy may have been
     /// altered.
-    fn send_on(&mut self, now: Instant, from: NodeId, is_relay: bool) {
-        let hops = self.table.routes.get(&from).map(|(hop, _)| hop.hops);
-        let message = self.topology.to_send_on(from, hops).filter(|_| is_relay);
+    fn send_on(&mut self, now: Instant, which: (NodeId, Number), is_relay: bool) {
+        let hops = self.table.routes.get(&which.0).map(|(hop, _)| hop.hops);
+        let message = self.topology.to_send_on(which, hops).filter(|_| is_relay);
         let Some(message) = message else { return };
         self.counters.sent_on += 1;
-        self.topology.set_sent_on(from);
-        self.flood(now, from, message);
+        self.topology.set_sent_on(which);
+        self.flood(now, &message);
     }
 
     /// Handles a message of this node that another one forwarded. If it is from before a restart,

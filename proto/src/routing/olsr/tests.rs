@@ -203,6 +203,18 @@ fn of_more_neighbours_than_a_hello_has_room_for_all_are_heard_of() {
 }
 
 #[test]
+fn of_more_neighbours_than_a_topology_message_has_room_for_all_have_routes() {
+    let links: Vec<(u16, u16)> = (2..=201).map(|leaf| (1, leaf)).collect();
+    let mut net = Net::new(201, &links);
+    net.run(40);
+    for from in [2, 100, 201] {
+        let is_cut = |to: &u16| *to != from && net.path(from, *to) != Some(vec![from, 1, *to]);
+        let cut: Vec<u16> = (2..=201).filter(is_cut).collect();
+        assert!(cut.is_empty(), "{cut:?} have no route from {from}");
+    }
+}
+
+#[test]
 fn a_datagram_takes_the_path_and_the_last_hop_hands_it_up() {
     let mut net = Net::chain(3);
     net.run(30);
