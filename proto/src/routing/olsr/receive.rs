@@ -145,7 +145,9 @@ impl Olsr {
         match verdict {
             Verdict::New => {
                 self.counters.topologies_new += 1;
-                if self.topology.take(now, from, message, topology) {
+                let routes = &self.table.routes;
+                self.topology.make_room(from, |node| routes.contains_key(&node));
+                if self.topology.take(now, (from, key.0), message, topology) {
                     self.want_computed(now);
                 }
                 self.send_on(now, (from, number), is_relay);

@@ -23,7 +23,9 @@ use crate::wire::olsr::{Body, Message, Neighbour, Topology};
 
 use super::super::Signing;
 
-/// Most nodes about which something is kept.
+/// Most nodes about which something is kept. With keys, more are refused: what is known of their
+/// numbers protects from recordings. Without keys, anybody can invent nodes, so a new one takes the
+/// place of another.
 const ORIGINATORS: usize = 4_096;
 /// Most messages of a set: as many as a node with the most links sends.
 const PARTS: usize = LINKS.div_ceil(TOLD);
@@ -43,6 +45,9 @@ struct Originator {
     until: Instant,
     /// Until when it is remembered.
     known_until: Instant,
+    /// The neighbour over which its newest message came first, and when.
+    via: NodeId,
+    came: Instant,
     ansn: u16,
     /// The messages of its newest set, the newest one last.
     set: Vec<Part>,
@@ -186,7 +191,9 @@ impl TopologySet {
             return if part.is_sent_on { Verdict::Seen } else { Verdict::Again };
         }
         let verdict = match known {
-            None if self.originators.len() >= ORIGINATORS => return Verdict::TooMany,
+            None if key.is_some() && self.originators.len() >= ORIGINATORS => {
+                return Verdict::TooMany;
+            }
             None => Verdict::New,
             Some(known) if number.is_after(known.newest().number) => Verdict::New,
             Some(known) if known.is_missing(number, topology.ansn) => Verdict::New,
@@ -208,11 +215,31 @@ impl TopologySet {
         }
     }
 
-    /// Stores a message that was judged new. Returns whether the network has changed.
+    /// Makes room for a node that is not known yet. One of those that came over the neighbour that
+    /// brought the most has to go: rather one without a route, and the one that has not been heard
+    /// of for longest. So a neighbour that brings invented nodes displaces only what it brings.
+    pub(super) fn make_room(&mut self, from: NodeId, has_route: impl Fn(NodeId) -> bool) {
+        if self.originators.len() < ORIGINATORS || self.originators.contains_key(&from) {
+            return;
+        }
+        let mut brought: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for known in self.originators.values() {
+            *brought.entry(known.via).or_default() += 1;
+        }
+        let most = brought.iter().max_by_key(|(_, count)| **count).map(|(via, _)| *via);
+        let of_most = self.originators.iter().filter(|(_, known)| Some(known.via) == most);
+        let oldest = of_most.min_by_key(|(node, known)| (has_route(**node), known.came));
+        if let Some(node) = oldest.map(|(node, _)| *node) {
+            self.originators.remove(&node);
+        }
+    }
+
+    /// Stores a message that was judged new, and that a neighbour brought. Returns whether the
+    /// network has changed.
     pub(super) fn take(
         &mut self,
         now: Instant,
-        from: NodeId,
+        (from, via): (NodeId, NodeId),
         message: Message,
         topology: &Topology,
     ) -> bool {
@@ -250,6 +277,8 @@ impl TopologySet {
         let originator = Originator {
             until: now + validity,
             known_until: now + validity.max(REMEMBERED),
+            via,
+            came: now,
             ansn: topology.ansn,
             set,
             former,
@@ -384,7 +413,7 @@ mod tests {
 
     fn hear(
         set: &mut TopologySet,
-        seconds: u64,
+        (seconds, via): (u64, NodeId),
         message: Message,
         signing: Option<&Signing>,
     ) -> Verdict {
@@ -392,9 +421,10 @@ mod tests {
         let now = Instant::ZERO + Duration::from_secs(seconds);
         let from = set.plan.node(message.originator.into()).expect("a node of the plan");
         let said = (&message, &topology);
-        let verdict = set.judge(now, (from, from), said, signing, &mut || true);
+        let verdict = set.judge(now, (from, via), said, signing, &mut || true);
         if verdict == Verdict::New {
-            set.take(now, from, message, &topology);
+            set.make_room(from, |node| node.0 < 1_000);
+            set.take(now, (from, via), message, &topology);
         }
         verdict
     }
@@ -423,7 +453,7 @@ mod tests {
                     message(1, (5, number), neighbours, signer)
                 };
                 for at in order {
-                    assert_eq!(hear(&mut set, 1, part(at), signing), Verdict::New);
+                    assert_eq!(hear(&mut set, (1, NodeId(1)), part(at), signing), Verdict::New);
                 }
                 assert_eq!(told(&set), (2..=202).collect::<Vec<_>>());
                 for at in order {
@@ -432,9 +462,12 @@ mod tests {
                     let which = (NodeId(1), Number::of(&again, said));
                     let sent_on = set.to_send_on(which, None).expect("it has hops left");
                     assert_eq!((sent_on.ansn, sent_on.seq), (5, again.seq));
-                    assert_eq!(hear(&mut set, 1, again.clone(), signing), Verdict::Again);
+                    assert_eq!(
+                        hear(&mut set, (1, NodeId(1)), again.clone(), signing),
+                        Verdict::Again
+                    );
                     set.set_sent_on(which);
-                    assert_eq!(hear(&mut set, 1, again, signing), Verdict::Seen);
+                    assert_eq!(hear(&mut set, (1, NodeId(1)), again, signing), Verdict::Seen);
                 }
                 let newest = set.answer(Instant::ZERO, NodeId(1)).expect("it is known");
                 assert_eq!(newest.seq, 11);
@@ -448,7 +481,7 @@ mod tests {
         let mut set = TopologySet::new(AddressPlan::default());
         let mut hear = |numbers, neighbours| {
             let said = message(1, numbers, neighbours, Some(&signing.identity));
-            let verdict = hear(&mut set, 1, said, Some(&signing));
+            let verdict = hear(&mut set, (1, NodeId(1)), said, Some(&signing));
             (verdict, told(&set))
         };
         let all = |range: RangeInclusive<u16>| (Verdict::New, range.collect::<Vec<_>>());
@@ -465,5 +498,38 @@ mod tests {
         hear((8, 17), 152..=202);
         assert_eq!(hear((9, 18), 3..=9), all(2..=202));
         assert_eq!(hear((10, 20), 3..=9), all(3..=9));
+    }
+
+    #[test]
+    fn a_neighbour_that_brings_invented_nodes_displaces_only_what_it_brings() {
+        let mut set = TopologySet::new(AddressPlan::default());
+        let (liar, other) = (NodeId(2), NodeId(3));
+        let mut bring = |via, node, seconds| {
+            let said = message(node, (1, 1), 1..=1, None);
+            assert_eq!(hear(&mut set, (seconds, via), said, None), Verdict::New, "{node}");
+            set.originators.keys().map(|node| node.0).collect::<Vec<_>>()
+        };
+        // 1 to 999 have routes, and 1 to 9 come over the liar too.
+        (1..=9).for_each(|node| _ = bring(liar, node, 0));
+        (10..=59).for_each(|node| _ = bring(other, node, 0));
+        let most = ORIGINATORS as u16;
+        (0..most).for_each(|at| _ = bring(liar, 2_000 + at, 1 + u64::from(at)));
+        let known = bring(other, 60, 10_000);
+        assert_eq!(known.len(), ORIGINATORS);
+        assert_eq!(known[..60], (1..=60).collect::<Vec<_>>());
+        assert_eq!(known[60], 2_000 + 60, "those that came first are gone");
+    }
+
+    #[test]
+    fn with_keys_no_number_is_forgotten_to_make_room() {
+        let signing = signing();
+        let mut set = TopologySet::new(AddressPlan::default());
+        let via = NodeId(2);
+        for node in 2..2 + ORIGINATORS as u16 {
+            let said = message(node, (1, 1), 1..=1, None);
+            assert_eq!(hear(&mut set, (1, via), said, None), Verdict::New);
+        }
+        let said = message(1, (1, 1), 2..=2, Some(&signing.identity));
+        assert_eq!(hear(&mut set, (1, via), said, Some(&signing)), Verdict::TooMany);
     }
 }
