@@ -449,7 +449,7 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
         format!("{} ({})", counted(blocks.len(), "block"), counted(bytes, "byte"))
     };
     let mut text = format!(
-        "{}: waiting {}, cached {}, of {} MiB; on disk {} MiB of {}
+        "{}: waiting {}, cached {}, of {} MiB; on disk {} MiB, for at most {} MiB of blocks
 ",
         cache.folder,
         blocks(&cache.waiting),
@@ -576,6 +576,8 @@ mod tests {
         let inbox = "/state/valley/inbox: not fetched 1 file (5000 bytes), \
                      under way 1 file (3000 bytes), of 1024 MiB on disk\n";
         assert!(text.contains(inbox), "{text}");
+        let blocks = "cached 0 blocks (0 bytes), of 64 MiB; on disk 1 MiB, for at most 1024 MiB of";
+        assert!(text.contains(blocks), "{text}");
         assert!(text.contains("  9: p30 to hill, 3000 bytes so far, under way\n"), "{text}");
     }
 }

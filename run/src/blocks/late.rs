@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use farhop_proto::wire::hop::{BlockId, FlowKey};
 
-use super::clerk::Task;
+use super::task::Task;
 use crate::sockets::Receiving;
 
 /// Time until they are tried again, as long as for blocks that pass through.

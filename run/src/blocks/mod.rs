@@ -14,6 +14,7 @@ mod opening;
 mod overdue;
 mod renumbered;
 mod store;
+mod task;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -34,7 +35,6 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 
 use self::clerk::Clerk;
-pub(crate) use self::clerk::{Done, Task};
 pub use self::disk::{modified_ns, open_file};
 use self::inbox::Inbox;
 pub(crate) use self::inbox::{inbox_folder, whole_file};
@@ -45,6 +45,7 @@ pub(crate) use self::opening::{FIRST_BYTES, Kind, Opening, front, kind_of, read}
 pub(crate) use self::overdue::Coming;
 use self::overdue::Overdue;
 pub use self::store::{Change, Store, StoreError};
+pub(crate) use self::task::{Done, Task};
 use crate::files::{Courier, FilesStatus, SendFile, State};
 use crate::sockets::{Sockets, SocketsStatus, Wish};
 

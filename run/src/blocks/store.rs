@@ -10,20 +10,22 @@ use std::path::Path;
 
 use bytes::Bytes;
 use farhop_proto::base::NodeId;
-use farhop_proto::transport::hop::{Durable, HopConfig, Shape, Whole, frames_of};
-use farhop_proto::wire::hop::{BlockId, FlowKey};
+use farhop_proto::transport::hop::{Durable, HopConfig, Whole};
+use farhop_proto::wire::hop::BlockId;
 use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
-    Database, Key, ReadableDatabase as _, ReadableTable as _, ReadableTableMetadata as _,
-    StorageBackend, Table, TableDefinition, TableError, TableHandle as _, WriteTransaction,
+    Database, Key, ReadableDatabase as _, ReadableTable as _, StorageBackend, Table,
+    TableDefinition, TableError, TableHandle as _, WriteTransaction,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::coding::{decode, encode, key_of};
 pub use self::error::StoreError;
 pub(super) use self::make::make_folder;
 use self::make::make_if_new;
 use self::on_disk::OnDisk;
+use self::pieces::{Pieced, Pieces};
 use crate::files::{Incoming, Outgoing};
 use crate::sockets::{Receiving, Sending};
 
@@ -34,16 +36,18 @@ macro_rules! kept {
     };
 }
 
+mod coding;
 mod error;
 mod make;
 mod on_disk;
+mod pieces;
 
-const BLOCKS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blocks");
+const BLOCKS: Pieced = Pieced::new("blocks", ["blocks-long", "blocks-short"]);
 const OUTGOING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("files-out");
 const INCOMING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("incoming");
 const SENDING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("blocks-out");
 const RECEIVING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("receiving");
-const LETTERS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("letters");
+const LETTERS: Pieced = Pieced::new("letters", ["letters-long", "letters-short"]);
 const NAMES: TableDefinition<'_, u16, &str> = TableDefinition::new("nodes");
 /// A table by the number of a flow from here.
 type ByFlow<N> = TableDefinition<'static, N, &'static [u8]>;
@@ -52,12 +56,11 @@ const SHORT: [(ByFlow<u16>, ByFlow<u32>); 2] =
     [(TableDefinition::new("outgoing"), OUTGOING), (TableDefinition::new("sending"), SENDING)];
 /// Memory of the database for its pages, in bytes.
 const PAGES: usize = 4 << 20;
-/// How many bytes more than needed the file may have before it is shrunk.
+/// How many bytes more than its contents, and an eighth of them for what finds them, the file may
+/// have before it is shrunk.
 const SLACK: u64 = 8 << 20;
 /// Name of the file.
 const FILE: &str = "blocks.redb";
-/// Bytes of the header before the bytes of a block.
-const FRONT_BYTES: usize = 17;
 
 /// Disk space, in bytes, of the store's file in this folder; 0 if there is none.
 pub(super) fn file_bytes(dir: &Path) -> u64 {
@@ -167,7 +170,7 @@ impl Store {
         };
         let store = Self::build(Box::new(opens));
         let store = store.map_err(|error| error.on_open(&dir.join(FILE)))?;
-        let on_disk = || OnDisk::build(dir, config.bytes_of_block().into());
+        let on_disk = || OnDisk::build(dir);
         Ok(Self { file: is_file.then(on_disk).transpose()?, ..store })
     }
 
@@ -235,14 +238,12 @@ impl Store {
     ///
     /// Fails if the store cannot be read or written.
     pub fn shrink(&mut self) -> Result<(), StoreError> {
-        let Some(OnDisk { dir, block_bytes, .. }) = &self.file else { return Ok(()) };
+        let Some(OnDisk { dir, .. }) = &self.file else { return Ok(()) };
         let read = kept!(self.database()?.begin_read());
-        let blocks = kept!(kept!(read.open_table(BLOCKS)).len());
-        let letters = kept!(kept!(read.open_table(LETTERS)).len());
+        let held = BLOCKS.page_bytes(&read)? + LETTERS.page_bytes(&read)?;
         kept!(read.close());
-        let held = (blocks + letters) * block_bytes;
         if let Some(database) = &mut self.database
-            && file_bytes(dir) > 2 * held + SLACK
+            && file_bytes(dir) > held + held / 8 + SLACK
         {
             kept!(database.compact());
         }
@@ -266,12 +267,12 @@ impl Store {
         let write = kept!(self.database()?.begin_write());
         {
             let mut tables = Tables {
-                blocks: kept!(write.open_table(BLOCKS)),
+                blocks: BLOCKS.open(&write)?,
                 outgoing: kept!(write.open_table(OUTGOING)),
                 incoming: kept!(write.open_table(INCOMING)),
                 sending: kept!(write.open_table(SENDING)),
                 receiving: kept!(write.open_table(RECEIVING)),
-                letters: kept!(write.open_table(LETTERS)),
+                letters: LETTERS.open(&write)?,
                 write: &write,
             };
             changes.iter().try_for_each(|change| tables.change(change))?;
@@ -285,10 +286,11 @@ impl Store {
     /// Fails if the store cannot be read.
     pub fn each_block(&self, mut see: impl FnMut(Whole)) -> Result<(), StoreError> {
         let read = kept!(self.database()?.begin_read());
-        let table = kept!(read.open_table(BLOCKS));
+        let table = kept!(read.open_table(BLOCKS.rests));
         for entry in kept!(table.iter()) {
-            let (key, value) = kept!(entry);
-            decode(key.value(), value.value()).into_iter().for_each(&mut see);
+            let (key, rest) = kept!(entry);
+            let whole = decode(key.value(), &BLOCKS.joined(&read, key.value(), rest.value())?);
+            whole.into_iter().for_each(&mut see);
         }
         Ok(())
     }
@@ -298,10 +300,8 @@ impl Store {
     /// Fails if the store cannot be read.
     pub fn block(&self, id: BlockId) -> Result<Option<Whole>, StoreError> {
         let read = kept!(self.database()?.begin_read());
-        let table = kept!(read.open_table(BLOCKS));
         let key = key_of(id);
-        let found = kept!(table.get(&key[..]));
-        Ok(found.and_then(|value| decode(&key, value.value())))
+        Ok(BLOCKS.value(&read, &key)?.and_then(|value| decode(&key, &value)))
     }
 
     /// A stored block for a program here; `None` if there is none.
@@ -309,9 +309,7 @@ impl Store {
     /// Fails if the store cannot be read.
     pub fn letter(&self, id: BlockId) -> Result<Option<Bytes>, StoreError> {
         let read = kept!(self.database()?.begin_read());
-        let table = kept!(read.open_table(LETTERS));
-        let found = kept!(table.get(&key_of(id)[..]));
-        Ok(found.map(|value| Bytes::copy_from_slice(value.value())))
+        Ok(LETTERS.value(&read, &key_of(id))?.map(Bytes::from))
     }
 
     /// All flows of blocks that programs here send.
@@ -378,22 +376,21 @@ impl Store {
 struct Tables<'a> {
     /// For the table of names, which is hardly ever changed.
     write: &'a WriteTransaction,
-    blocks: Table<'a, &'static [u8], &'static [u8]>,
+    blocks: Pieces<'a>,
     outgoing: Table<'a, u32, &'static [u8]>,
     incoming: Table<'a, &'static str, &'static [u8]>,
     sending: Table<'a, u32, &'static [u8]>,
     receiving: Table<'a, &'static str, &'static [u8]>,
-    letters: Table<'a, &'static [u8], &'static [u8]>,
+    letters: Pieces<'a>,
 }
 
 impl Tables<'_> {
     fn change(&mut self, change: &Change) -> Result<(), StoreError> {
         match change {
             Change::Block(whole) => {
-                let (key, value) = (key_of(whole.id), encode(whole));
-                drop(kept!(self.blocks.insert(&key[..], &value[..])));
+                self.blocks.insert(&key_of(whole.id), &encode(whole))?;
             }
-            Change::NoBlock(id) => drop(kept!(self.blocks.remove(&key_of(*id)[..]))),
+            Change::NoBlock(id) => self.blocks.remove(&key_of(*id))?,
             Change::Outgoing(file) => {
                 drop(kept!(self.outgoing.insert(file.local, &text_of(file)[..])));
             }
@@ -410,10 +407,8 @@ impl Tables<'_> {
                 drop(kept!(self.receiving.insert(&*flow.id(), &text_of(flow)[..])));
             }
             Change::NoReceiving(id) => drop(kept!(self.receiving.remove(&**id))),
-            Change::Letter(id, block) => {
-                drop(kept!(self.letters.insert(&key_of(*id)[..], &block[..])));
-            }
-            Change::NoLetter(id) => drop(kept!(self.letters.remove(&key_of(*id)[..]))),
+            Change::Letter(id, block) => self.letters.insert(&key_of(*id), block)?,
+            Change::NoLetter(id) => self.letters.remove(&key_of(*id))?,
             Change::Names(names) => {
                 let mut table = kept!(self.write.open_table(NAMES));
                 kept!(table.retain(|_, _| false));
@@ -428,68 +423,4 @@ impl Tables<'_> {
 
 fn text_of(record: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(record).expect("plain data")
-}
-
-/// The key of a block: source, number of the flow, its own number. Earlier versions had two bytes
-/// for the number of the flow, and so has this one where that is enough.
-fn key_of(id: BlockId) -> Vec<u8> {
-    let mut key = id.flow.source.0.to_be_bytes().to_vec();
-    match u16::try_from(id.flow.local) {
-        Ok(local) => key.extend(local.to_be_bytes()),
-        Err(_) => key.extend(id.flow.local.to_be_bytes()),
-    }
-    key.extend(id.number.to_be_bytes());
-    key
-}
-
-/// The block with this key; `None` if the key is invalid.
-fn id_of(key: &[u8]) -> Option<BlockId> {
-    let (source, rest) = key.split_first_chunk()?;
-    let (local, number) = rest.split_last_chunk()?;
-    let local = match *local {
-        [c, d] => u32::from_be_bytes([0, 0, c, d]),
-        _ => u32::from_be_bytes(local.try_into().ok()?),
-    };
-    let flow = FlowKey { source: NodeId(u16::from_be_bytes(*source)), local };
-    Some(BlockId { flow, number: u32::from_be_bytes(*number) })
-}
-
-/// A block's shape and bytes, as they are stored.
-fn encode(whole: &Whole) -> Vec<u8> {
-    let Whole { shape, frames, .. } = whole;
-    let mut out = Vec::with_capacity(FRONT_BYTES + shape.length as usize);
-    out.extend(shape.destination.0.to_be_bytes());
-    out.extend(shape.frames.to_be_bytes());
-    out.extend(shape.length.to_be_bytes());
-    out.extend(shape.crc.to_be_bytes());
-    let frame_bytes = frames.first().map_or(0, Bytes::len) as u16;
-    out.extend([shape.hops_left, shape.hops_made]);
-    let marks = [shape.opens, shape.finishes, shape.is_early];
-    out.push(marks.iter().rev().fold(0, |bits, mark| bits << 1 | u8::from(*mark)));
-    out.extend(frame_bytes.to_be_bytes());
-    frames.iter().for_each(|frame| out.extend_from_slice(frame));
-    out
-}
-
-/// Reads a stored block; `None` if it is incomplete.
-fn decode(key: &[u8], value: &[u8]) -> Option<Whole> {
-    let short = |bytes: &[u8], at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-    let long =
-        |bytes: &[u8], at| u32::from(short(bytes, at)) << 16 | u32::from(short(bytes, at + 2));
-    let id = id_of(key)?;
-    let rest = Bytes::copy_from_slice(value.get(FRONT_BYTES..)?);
-    let shape = Shape {
-        destination: NodeId(short(value, 0)),
-        frames: short(value, 2),
-        length: long(value, 4),
-        crc: long(value, 8),
-        hops_left: value[12],
-        hops_made: value[13],
-        opens: value[14] & 1 != 0,
-        finishes: value[14] & 2 != 0,
-        is_early: value[14] & 4 != 0,
-    };
-    let frames = frames_of(&rest, usize::from(short(value, 15)).max(1));
-    let is_whole = frames.len() == usize::from(shape.frames) && rest.len() as u32 == shape.length;
-    is_whole.then_some(Whole { id, shape, frames })
 }

@@ -13,9 +13,10 @@ use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use redb::{Database, TableDefinition};
 use tempfile::TempDir;
 
-use super::clerk::{Clerk, Done, Task};
+use super::clerk::Clerk;
 use super::inbox::{Inbox, sum_bytes};
 use super::store::{Change, Store, StoreError, file_bytes};
+use super::task::{Done, Task};
 use super::{Numbers, Office};
 use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
 use crate::sockets::{Receiving, Sending};
@@ -111,7 +112,13 @@ fn flows_of_which_the_numbers_are_alike_but_for_their_length_are_kept_apart() {
     let numbers = [7, 0x0007_0000, 0x0001_0007];
     for local in numbers {
         let id = BlockId { flow: FlowKey { local, ..id(0).flow }, number: 7 };
-        store.change(&[Change::Block(Whole { id, ..whole(0, 10) })]).expect("it can be written");
+        let block = Whole { id, ..whole(local % 251, 10_000) };
+        store.change(&[Change::Block(block)]).expect("it can be written");
+    }
+    for local in numbers {
+        let id = BlockId { flow: FlowKey { local, ..id(0).flow }, number: 7 };
+        let found = store.block(id).expect("it can be read").expect("it is there");
+        assert!(found.frames == whole(local % 251, 10_000).frames);
     }
     let mut found: Vec<u32> =
         all_blocks(&store).expect("it can be read").iter().map(|one| one.id.flow.local).collect();
@@ -146,6 +153,81 @@ fn the_file_of_a_store_shrinks_with_what_is_in_it() {
     store.change(&[Change::Block(whole(30, 1_000))]).expect("it can be written");
     let found = all_blocks(&store).expect("it can be read");
     assert_eq!(found.iter().map(|whole| whole.id).collect::<Vec<_>>(), [id(0), id(30)]);
+}
+
+#[test]
+fn what_an_earlier_version_stored_in_one_piece_is_read_and_deleted() {
+    let dir = TempDir::new().expect("a folder");
+    let kept = whole(0, 100_000);
+    let front = [0, 3, 0, 72, 0, 1, 0x86, 0xa0, 0, 0, 0, 0, 48, 2, 1, 5, 120];
+    let value = [&front[..], &kept.frames.concat()].concat();
+    let old: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blocks");
+    let store = Database::create(dir.path().join("blocks.redb")).expect("a new store");
+    let write = store.begin_write().expect("it can be written");
+    let mut table = write.open_table(old).expect("a new table");
+    table.insert(&[0, 1, 0, 7, 0, 0, 0, 0][..], &value[..]).expect("it can be written");
+    drop(table);
+    write.commit().expect("it can be written");
+    drop(store);
+    let store = Store::open(dir.path(), &config(Durable::PageCache)).expect("the same store");
+    let found = store.block(id(0)).expect("it can be read").expect("it is there");
+    assert_eq!((found.shape, found.frames), (kept.shape, kept.frames));
+    store.change(&[Change::NoBlock(id(0))]).expect("it can be written");
+    assert!(all_blocks(&store).expect("it can be read").is_empty());
+}
+
+#[test]
+fn blocks_take_hardly_more_disk_than_they_have_bytes() {
+    let bound = |limit: u64| limit / 100 * 115 + (3 << 20);
+    for sizes in [&[1 << 20][..], &[1 << 18], &[1 << 13], &[1 << 20, 1 << 13, 70_000, 200_000]] {
+        let dir = TempDir::new().expect("a folder");
+        let mut store = Store::open(dir.path(), &config(Durable::PageCache)).expect("a new store");
+        let block = |number: u32| whole(number, sizes[number as usize % sizes.len()]);
+        let (limit, mut bytes, mut most) = (16 << 20, 0, 0);
+        let mut held = Vec::new();
+        // Some leave from among the oldest, as others come, until four times as much has come.
+        for number in 0..(4 * limit * sizes.len() / sizes.iter().sum::<usize>()) as u32 {
+            let mut changes = vec![Change::Block(block(number))];
+            bytes += block(number).shape.length as usize;
+            held.push(number);
+            while bytes > limit {
+                let gone = held.remove(number as usize * 7 % (held.len() / 3));
+                bytes -= block(gone).shape.length as usize;
+                changes.push(Change::NoBlock(id(gone)));
+            }
+            store.change(&changes).expect("it can be written");
+            most = most.max(file_bytes(dir.path()));
+        }
+        assert!(most < bound(limit as u64), "{most} bytes on disk for {limit} in {sizes:?}");
+        let found = all_blocks(&store).expect("it can be read");
+        assert!(found.iter().all(|one| one.frames == block(one.id.number).frames));
+        let found: BTreeSet<u32> = found.iter().map(|one| one.id.number).collect();
+        assert_eq!(found, held.iter().copied().collect());
+        let gone: Vec<Change> = held.iter().map(|number| Change::NoBlock(id(*number))).collect();
+        store.change(&gone).expect("it can be written");
+        store.shrink().expect("it can be written");
+        let left = file_bytes(dir.path());
+        assert!(left < 2 << 20, "{left} bytes on disk for nothing");
+    }
+}
+
+/// Measures how fast blocks become safe: `cargo test --release ... -- --ignored --nocapture`.
+#[test]
+#[ignore = "system: measures the disk"]
+fn how_long_two_hundred_blocks_take_until_they_are_safe() {
+    let dir = TempDir::new_in(".").expect("a folder");
+    let store = Store::open(dir.path(), &config(Durable::Fsync)).expect("a new store");
+    for each in [1_u32, 4] {
+        let blocks: Vec<Whole> = (0..200).map(|number| whole(number, 1 << 20)).collect();
+        let begun = std::time::Instant::now();
+        for few in blocks.chunks(each as usize) {
+            let put: Vec<Change> = few.iter().cloned().map(Change::Block).collect();
+            store.change(&put).expect("it can be written");
+        }
+        let took = begun.elapsed();
+        println!("200 blocks, {each} at a time: {took:?}, {} bytes", file_bytes(dir.path()));
+        assert!(took.as_secs() < 120, "{took:?}");
+    }
 }
 
 #[test]

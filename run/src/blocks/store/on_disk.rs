@@ -11,8 +11,6 @@ use super::{FILE, StoreError};
 pub(super) struct OnDisk {
     /// Folder of the file.
     pub(super) dir: PathBuf,
-    /// Length of a full block from here, in bytes.
-    pub(super) block_bytes: u64,
     /// Device and inode numbers of the file.
     number: (u64, u64),
 }
@@ -21,9 +19,9 @@ impl OnDisk {
     /// The file of the store in a folder.
     ///
     /// Fails if there is none.
-    pub(super) fn build(dir: &Path, block_bytes: u64) -> io::Result<Self> {
+    pub(super) fn build(dir: &Path) -> io::Result<Self> {
         let number = number(&dir.join(FILE))?;
-        Ok(Self { dir: dir.to_owned(), block_bytes, number })
+        Ok(Self { dir: dir.to_owned(), number })
     }
 
     /// Path of the file, even if it is gone.
