@@ -281,18 +281,26 @@ impl Store {
         Ok(())
     }
 
-    /// Passes each stored block to `see`, one at a time. Unreadable blocks are skipped.
+    /// Passes each stored block to `see`, one at a time. Unreadable blocks, which were acknowledged,
+    /// are named in the log. Returns how many there were.
     ///
     /// Fails if the store cannot be read.
-    pub fn each_block(&self, mut see: impl FnMut(Whole)) -> Result<(), StoreError> {
+    pub fn each_block(&self, mut see: impl FnMut(Whole)) -> Result<usize, StoreError> {
+        let mut unreadable = 0;
         let read = kept!(self.database()?.begin_read());
         let table = kept!(read.open_table(BLOCKS.rests));
         for entry in kept!(table.iter()) {
             let (key, rest) = kept!(entry);
             let whole = decode(key.value(), &BLOCKS.joined(&read, key.value(), rest.value())?);
-            whole.into_iter().for_each(&mut see);
+            match whole {
+                Some(whole) => see(whole),
+                None => {
+                    tracing::error!(key = ?key.value(), "a block is gone: it cannot be read");
+                    unreadable += 1;
+                }
+            }
         }
-        Ok(())
+        Ok(unreadable)
     }
 
     /// A stored block; `None` if there is none, or it is unreadable.

@@ -35,7 +35,8 @@ impl Office {
 
 fn all_blocks(store: &Store) -> Result<Vec<Whole>, StoreError> {
     let mut all = Vec::new();
-    store.each_block(|whole| all.push(whole))?;
+    let unreadable = store.each_block(|whole| all.push(whole))?;
+    assert_eq!(unreadable, 0);
     Ok(all)
 }
 
@@ -230,21 +231,80 @@ fn how_long_two_hundred_blocks_take_until_they_are_safe() {
     }
 }
 
+/// What is found in a store: that its file is refused, with advice, or all of these blocks.
+fn is_refused_or_as_it_was(dir: &Path, stored: &[Whole]) -> bool {
+    let refused = match Store::open(dir, &config(Durable::PageCache)) {
+        Ok(store) => match all_blocks(&store) {
+            Ok(found) => {
+                let found: Vec<_> = found.iter().map(|b| (b.id, b.shape, &b.frames)).collect();
+                let right: Vec<_> = stored.iter().map(|b| (b.id, b.shape, &b.frames)).collect();
+                assert!(found == right, "{} of {} blocks", found.len(), right.len());
+                return false;
+            }
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    let said = refused.to_string();
+    assert!(said.contains("block cache") && said.contains("move it away"), "{said}");
+    true
+}
+
 #[test]
 fn a_store_that_was_cut_says_so_or_is_as_it_was() {
     let dir = TempDir::new().expect("a folder");
     let store = Store::open(dir.path(), &config(Durable::Fsync)).expect("a new store");
-    store.change(&[Change::Block(whole(0, 100_000))]).expect("it can be written");
-    drop(store);
-    let path = dir.path().join("blocks.redb");
-    let bytes = fs::read(&path).expect("it is a file");
-    for part in [0, 1, 3, 7] {
-        fs::write(&path, &bytes[..bytes.len() * part / 8]).expect("it is cut");
-        match Store::open(dir.path(), &config(Durable::Fsync)) {
-            Ok(store) => assert!(all_blocks(&store).is_ok_and(|blocks| blocks.len() <= 1)),
-            Err(error) => assert!(error.to_string().contains("block cache"), "{error}"),
-        }
+    let sizes = [100_000, 5_000, 0, 4_070 - 17, 300_000];
+    let stored: Vec<Whole> =
+        (0..40).map(|number| whole(number, sizes[number as usize % 5])).collect();
+    for few in stored.chunks(3) {
+        let put: Vec<Change> = few.iter().cloned().map(Change::Block).collect();
+        store.change(&put).expect("it can be written");
     }
+    let path = dir.path().join("blocks.redb");
+    // As a power cut leaves it, and as the end of the daemon does.
+    let powerless = fs::read(&path).expect("it is a file");
+    drop(store);
+    let closed = fs::read(&path).expect("it is a file");
+    for bytes in [powerless, closed] {
+        let length = bytes.len();
+        let near = |at: usize| [at.saturating_sub(1), at, at + 1];
+        let even = (1..48).flat_map(|part| near(length * part / 48 / 4_096 * 4_096));
+        let ends = [1, 3, 9, 64, 320, 4_095, length - 4_097, length - 2, length - 1];
+        let mut refused = 0;
+        for cut in even.chain(ends) {
+            fs::write(&path, &bytes[..cut]).expect("it is cut");
+            refused += u32::from(is_refused_or_as_it_was(dir.path(), &stored));
+        }
+        // The end of the file may be free space.
+        assert!(refused > 100, "{refused} were refused");
+        fs::write(&path, &bytes).expect("it is put back");
+        assert!(!is_refused_or_as_it_was(dir.path(), &stored));
+    }
+}
+
+#[test]
+fn a_block_that_is_not_whole_is_counted_as_gone() {
+    let dir = TempDir::new().expect("a folder");
+    let store = Store::open(dir.path(), &config(Durable::PageCache)).expect("a new store");
+    for (number, bytes) in [(0, 100_000), (1, 3_000), (2, 200_000)] {
+        store.change(&[Change::Block(whole(number, bytes))]).expect("it can be written");
+    }
+    drop(store);
+    let long: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blocks-long");
+    let store = Database::create(dir.path().join("blocks.redb")).expect("the same store");
+    let write = store.begin_write().expect("it can be written");
+    let mut table = write.open_table(long).expect("the table");
+    let piece = [0, 1, 0, 7, 0, 0, 0, 2, 0, 0, 0, 1];
+    assert!(table.remove(&piece[..]).expect("it can be written").is_some());
+    drop(table);
+    write.commit().expect("it can be written");
+    drop(store);
+    let store = Store::open(dir.path(), &config(Durable::PageCache)).expect("the same store");
+    let mut found = Vec::new();
+    let unreadable = store.each_block(|whole| found.push(whole.id)).expect("it can be read");
+    assert_eq!((unreadable, found), (1, vec![id(0), id(1)]));
+    assert!(store.block(id(2)).expect("it can be read").is_none());
 }
 
 #[test]
