@@ -98,7 +98,8 @@ impl Bar {
     /// Creates a bar, which appears once the work has taken long.
     pub(crate) fn start(what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
-        let style = "{msg:<44} [{bar:30}] {percent:>3}% {prefix} left";
+        // The text has what the rest leaves of the terminal's width.
+        let style = "{wide_msg} [{bar:24}] {percent:>3}% {prefix} left";
         bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
         bar.set_message(what.to_owned());
         bar.set_prefix("?");

@@ -53,8 +53,8 @@ pub struct Expected {
     /// Why it misses, if it is known to.
     #[serde(default)]
     pub known: String,
-    /// Our mean when that was found. A row that is further from its band, or elsewhere, is not
-    /// known to be there. None if it is chance on which side of a bound the row lies.
+    /// Our mean when that was found; NaN if it was no number. A row that is further from its band,
+    /// or elsewhere, is not known to be there.
     #[serde(default)]
     pub known_at: Option<f64>,
     /// Whether lab and simulator are not compared here: a small difference of large numbers.
@@ -70,8 +70,11 @@ impl Expected {
     fn knows(&self, ours: Estimate, effort: Effort) -> bool {
         let share = if effort.quick { DRIFT_QUICK } else { DRIFT };
         let chance = 3.0 * ours.deviation / (ours.seeds as f64).sqrt();
-        let is_near = |at: f64| (ours.mean - at).abs() <= share * at.abs() + chance;
-        !self.known.is_empty() && self.known_at.is_none_or(is_near)
+        let is_near = |at: f64| match at.is_nan() {
+            true => ours.mean.is_nan(),
+            false => (ours.mean - at).abs() <= share * at.abs() + chance,
+        };
+        !self.known.is_empty() && self.known_at.is_some_and(is_near)
     }
 }
 
@@ -184,7 +187,10 @@ mod tests {
     fn why_a_row_misses_is_told_only_where_it_does() {
         assert_eq!(judged(3.0, false).note, "how");
         assert_eq!(judged(2.0, false).note, "why");
-        assert!(judged(3.0, false).known, "it is known to miss at times");
+        assert!(judged_as("known_at = 2.8", 3.0, false).known, "it is known to miss at times");
+        assert!(!judged(2.0, false).known, "nobody says where it was");
+        assert!(judged_as("known_at = nan", f64::NAN, false).known);
+        assert!(!judged_as("known_at = nan", 2.0, false).known, "it was no number");
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub(super) fn put_beside(
     let bar = Bar::start("runs in the lab");
     let reports = runs.run_all(&cases, effort.seeds, &bar);
     bar.end();
+    if matches!(reports, Err(Failure::Interrupted)) {
+        runs.store.say_what_is_kept();
+    }
     let reports = reports?;
     for outcome in outcomes {
         lab::put_beside(paper, outcome, effort, &reports, &sim);

@@ -128,6 +128,14 @@ pub(super) struct UntilDone {
 /// File of the simulator's runs.
 const RUNS: &str = "paper-runs.jsonl";
 
+impl Store {
+    /// Tells how many runs are kept, after an interruption.
+    pub(super) fn say_what_is_kept(&self) {
+        let (done, path) = (counted(self.done.len(), "run"), self.path.display());
+        tell(&format!("{done} kept in {path}; the same command goes on from there"));
+    }
+}
+
 impl UntilDone {
     /// Opens the runs kept in a folder.
     pub(super) fn open(dir: &Path) -> Self {

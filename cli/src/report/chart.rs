@@ -153,12 +153,16 @@ fn measured_s(flow: &FlowReport) -> f64 {
 
 /// The goodput of a flow from its start to its end, averaged so that the line is readable.
 fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
-    let step = SMOOTH_S.min(measured_s(flow) / LEAST_POINTS);
-    let bins = (step / flow.bin_s).round().max(1.0) as usize;
     let first = (flow.start_s / flow.bin_s).floor() as usize;
     let end_s = flow.completed_s.map_or(f64::INFINITY, |took| flow.start_s + took);
     let end = ((end_s / flow.bin_s).ceil() as usize).min(flow.over_time_mbps.len());
     let ran = flow.over_time_mbps.get(first..end).unwrap_or_default();
+    // Bytes of a flow of blocks come a block at a time. Over less than the time from one to the next
+    // their rate would be above what the radio carries.
+    let filled = ran.iter().filter(|mbps| **mbps > 0.0).count().max(1);
+    let step = SMOOTH_S.min(measured_s(flow) / LEAST_POINTS) / flow.bin_s;
+    let apart = if filled * 2 < ran.len() { 2.0 * ran.len() as f64 / filled as f64 } else { 1.0 };
+    let bins = step.max(apart).round().max(1.0) as usize;
     let mean = |(index, chunk): (usize, &[f64])| {
         let middle = (first + index * bins) as f64 + chunk.len() as f64 / 2.0;
         (middle * flow.bin_s, chunk.iter().sum::<f64>() / chunk.len() as f64)

@@ -9,7 +9,7 @@ use farhop_proto::stack::{
 };
 use farhop_sim::engine::flow_name;
 
-use super::LabError;
+use super::{LabError, room};
 
 /// A sysctl of a network namespace, and its value.
 pub(super) type Setting = (&'static str, &'static str);
@@ -96,7 +96,7 @@ fn unknown_to_kernel(flow: &FlowConfig) -> Option<String> {
 ///
 /// Panics if the scenario has problems.
 pub fn refusal(scenario: &Scenario) -> Option<String> {
-    check(scenario).err().map(|error| error.to_string())
+    room::check(scenario).and_then(|()| check(scenario)).err().map(|error| error.to_string())
 }
 
 /// Settings for the network namespace of a node.

@@ -6,6 +6,7 @@
 use std::thread::available_parallelism;
 
 use farhop_proto::base::counted;
+use farhop_proto::stack::Scenario;
 
 use super::LabError;
 
@@ -60,13 +61,13 @@ impl Machine {
 }
 
 /// Refuses a lab with more nodes than this machine can run in real time.
-pub(super) fn check(nodes: usize) -> Result<(), LabError> {
-    Machine::find().check(nodes)
+pub(super) fn check(scenario: &Scenario) -> Result<(), LabError> {
+    Machine::find().check(scenario.node.len())
 }
 
 #[cfg(test)]
 mod tests {
-    use farhop_proto::stack::{NodeConfig, Scenario};
+    use farhop_proto::stack::NodeConfig;
 
     use super::*;
     use crate::lab::{Lab, LabOptions};

@@ -110,7 +110,7 @@ impl Lab {
         scripts: Option<Scripts>,
         watcher: Watcher<'_>,
     ) -> Result<Self, LabError> {
-        room::check(scenario.node.len())?;
+        room::check(scenario)?;
         hosts::check(scenario)?;
         let (id, dir) = new_dir(&scenario.name)?;
         let own = Process::find(std::process::id());
