@@ -157,8 +157,8 @@ fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
     let end_s = flow.completed_s.map_or(f64::INFINITY, |took| flow.start_s + took);
     let end = ((end_s / flow.bin_s).ceil() as usize).min(flow.over_time_mbps.len());
     let ran = flow.over_time_mbps.get(first..end).unwrap_or_default();
-    // Bytes of a flow of blocks come a block at a time. Over less than the time from one to the next
-    // their rate would be above what the radio carries.
+    // Bytes of a flow of blocks come a block at a time. Over less than the time from one to the
+    // next, their rate would be above what the radio carries.
     let filled = ran.iter().filter(|mbps| **mbps > 0.0).count().max(1);
     let step = SMOOTH_S.min(measured_s(flow) / LEAST_POINTS) / flow.bin_s;
     let apart = if filled * 2 < ran.len() { 2.0 * ran.len() as f64 / filled as f64 } else { 1.0 };

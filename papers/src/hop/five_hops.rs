@@ -63,8 +63,15 @@ fn x1(_: Effort, results: &Results) -> Findings {
     found.add("came", came);
     // The hops before the node that failed had completed their blocks.
     let again = |at: At<'_>| {
-        let again = |node: usize| at.report("x1").nodes[node].layers["hop"]["frames_again"];
-        (again(1) + again(2)) as f64
+        let count = |node: usize, name| at.report("x1").nodes[node].layers["hop"][name] as f64;
+        // A block that is taken twice, or whose frames come after it was let go, is a repetition
+        // too: the destination has needed each frame once.
+        let needed = count(5, "frames_received");
+        let of = |node| {
+            let [again, unknown] = ["frames_again", "unknown"].map(|name| count(node, name));
+            again + unknown + (count(node, "frames_received") - needed).abs()
+        };
+        of(1) + of(2)
     };
     found.add("again", results.over_seeds(again));
     let asked = results.of("x1", |report| report.nodes[0].layers["hop"]["virtual_requests"] as f64);

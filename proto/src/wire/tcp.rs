@@ -66,6 +66,11 @@ impl SackBlocks {
         }
     }
 
+    /// Bytes of the option, with its padding.
+    pub fn option_bytes(&self) -> u32 {
+        if self.count > 0 { 4 + 8 * self.count as u32 } else { 0 }
+    }
+
     /// As many of the first blocks as fit into an option of `bytes`.
     pub fn within(mut self, bytes: u32) -> Self {
         self.count = self.count.min((bytes.saturating_sub(4) / 8) as usize);
@@ -132,8 +137,7 @@ impl Options {
         bytes += if self.timestamps.is_some() { TIMESTAMPS_BYTES } else { 0 };
         // With timestamps, "SACK permitted" replaces their padding, as in Linux.
         bytes += if self.sack_permitted && self.timestamps.is_none() { 4 } else { 0 };
-        bytes += if self.sack.count > 0 { 4 + 8 * self.sack.count } else { 0 };
-        bytes
+        bytes + self.sack.option_bytes() as usize
     }
 
     /// Writes the options in the order of Linux, and returns the length of the header with them.

@@ -281,8 +281,8 @@ impl Store {
         Ok(())
     }
 
-    /// Passes each stored block to `see`, one at a time. Unreadable blocks, which were acknowledged,
-    /// are named in the log. Returns how many there were.
+    /// Passes each stored block to `see`, one at a time. Unreadable blocks, which were
+    /// acknowledged, are named in the log. Returns how many there were.
     ///
     /// Fails if the store cannot be read.
     pub fn each_block(&self, mut see: impl FnMut(Whole)) -> Result<usize, StoreError> {

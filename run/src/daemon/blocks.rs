@@ -30,9 +30,9 @@ pub struct CacheStatus {
     pub memory_limit: u64,
     /// Limit of its disk space, in bytes.
     pub disk_limit: u64,
-    /// Disk space of the file with the blocks, in bytes. Besides the blocks that the limit counts it
-    /// has those of programs here, a few per cent to find them, and up to about 8 MiB that the next
-    /// blocks use. It shrinks once nothing was to be done for a while.
+    /// Disk space of the file with the blocks, in bytes. Besides the blocks that the limit counts,
+    /// it has those of programs here, a few per cent to find them, and up to about 8 MiB that the
+    /// next blocks use. It shrinks once nothing was to be done for a while.
     #[serde(default)]
     pub file_bytes: u64,
     /// Blocks that wait to be passed on.

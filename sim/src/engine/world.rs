@@ -7,7 +7,7 @@ use farhop_proto::base::{
 use farhop_proto::stack::{Plan, Scenario, Stack};
 
 use super::air::medium_config;
-use super::clock::{Clock, Quantiles};
+use super::clock::{self, Clock, Quantiles, Stamps};
 use super::decisions::Decisions;
 use super::host::Host;
 use super::hostile::Hostile;
@@ -21,6 +21,8 @@ use crate::radio::{EventQueue, FEW, Medium, MediumEvent};
 pub(super) struct Node {
     pub(super) stack: Stack,
     clock: Clock,
+    /// `None` if frames are stamped when they come.
+    stamps: Option<Box<Stamps>>,
     /// Its radios are the half-open range of these indices on the medium.
     radios: [u32; 2],
     is_due: bool,
@@ -84,7 +86,8 @@ impl World {
             }
             nodes.push(Node {
                 stack,
-                clock: Clock::build(&scenario.node[index].clock),
+                clock: Clock::build(&clock::of_node(scenario, index, node.node, seed)),
+                stamps: Stamps::build(scenario, node.node, seed).map(Box::new),
                 radios: [first_radio, node_of_radio.len() as u32],
                 is_due: false,
                 has_news: false,
@@ -215,7 +218,9 @@ impl World {
         let trace = self.decisions.as_deref_mut().map(|decisions| decisions.of(index, now));
         let mut cx = Cx::with_trace(node.clock.local(now), trace);
         if let FrameUp::Received(frame) | FrameUp::Overheard(frame) = &mut event.event {
-            frame.started = node.clock.local(frame.started);
+            let stamp = |stamps: &mut Stamps| stamps.of(frame.started, now);
+            let started = node.stamps.as_deref_mut().map_or(frame.started, stamp);
+            frame.started = node.clock.local(started);
         }
         node.has_news |= node.stack.handle_frame(&mut cx, event.event);
         self.visit(index);

@@ -6,8 +6,9 @@
 //!   highest.
 //! - `arf`: one step up after 10 frames in a row that succeed at their first attempt; one step down
 //!   when a frame fails, or when the first frame after a step up (a probe) is not acknowledged at
-//!   once. A failed probe doubles the number of frames needed for the next step up, to at most 50
-//!   (adaptive ARF, Lacage 2004).
+//!   once (Kamerman and Monteban 1997).
+//! - `aarf`: the same, but a failed probe doubles the number of frames needed for the next step up,
+//!   to at most 50 (adaptive ARF, Lacage 2004).
 //! - `minstrel`: after the algorithm of that name in Linux. It keeps a moving average of each
 //!   rate's success over 100 ms. The attempts of a frame use the rates of highest throughput,
 //!   second highest throughput and highest success, in this order. One frame in ten also samples
@@ -15,7 +16,7 @@
 //!   with its second. For aggregates, an attempt is a whole aggregate, and the count of attempts
 //!   restarts once anything of it was acknowledged.
 //!
-//! With the first three, a radio sends all attempts of a frame at the rate of the first. A
+//! With all but the last, a radio sends all attempts of a frame at the rate of the first. A
 //! neighbour of another PHY gets a rate that it can decode ([`Phy::rate_for`]). Unacknowledged
 //! frames use the lowest rate, unless the rate is fixed.
 
@@ -52,7 +53,7 @@ impl Trial {
 const PRISM_STAY: Duration = Duration::from_secs(10);
 /// Frames in a row that lead to a step up.
 const ARF_STEP: u32 = 10;
-/// Upper limit of that number after failed probes.
+/// Upper limit of that number after failed probes, in adaptive ARF.
 const ARF_STEP_MAX: u32 = 50;
 /// How often Minstrel updates its statistics and its chain of rates.
 const UPDATE: Duration = Duration::from_millis(100);
@@ -177,7 +178,8 @@ impl Rates {
             let state = match self.control {
                 RateControl::Fixed => unreachable!("a fixed rate has no peers"),
                 RateControl::Prism => State::Prism(Prism { rate: highest, acked: None }),
-                RateControl::Arf => State::Arf(Arf::at(highest)),
+                RateControl::Arf => State::Arf(Arf::at(highest, ARF_STEP)),
+                RateControl::Aarf => State::Arf(Arf::at(highest, ARF_STEP_MAX)),
                 RateControl::Minstrel => State::Minstrel(Box::new(Minstrel::over(highest + 1))),
             };
             Peer { rates, state }
@@ -271,13 +273,15 @@ struct Arf {
     rate: usize,
     successes: u32,
     step: u32,
+    /// Upper limit of `step`.
+    most: u32,
     /// The next frame is the first after a step up.
     is_probe: bool,
 }
 
 impl Arf {
-    const fn at(rate: usize) -> Self {
-        Self { rate, successes: 0, step: ARF_STEP, is_probe: false }
+    const fn at(rate: usize, most: u32) -> Self {
+        Self { rate, successes: 0, step: ARF_STEP, most, is_probe: false }
     }
 
     fn on_trial(&mut self, trial: Trial, place: usize, highest: usize) {
@@ -285,7 +289,7 @@ impl Arf {
         if trial.attempt == 1 && self.is_probe {
             self.is_probe = false;
             if !is_acked {
-                self.step = (self.step * 2).min(ARF_STEP_MAX);
+                self.step = (self.step * 2).min(self.most);
                 self.step_down();
                 return;
             }
@@ -474,19 +478,21 @@ mod tests {
     }
 
     #[test]
-    fn arf_goes_up_after_ten_and_a_failed_probe_makes_it_wait_twice_as_long() {
-        let mut arf = rates(RateControl::Arf, PhyKind::B);
-        assert_eq!(send(&mut arf, at(0), 4, |_| false), [11.0; 4]);
-        let passes = |rate: f64| rate < 11.0;
-        for _ in 0..10 {
-            assert_eq!(send(&mut arf, at(1), 4, passes), [5.5]);
+    fn arf_goes_up_after_ten_and_adaptive_arf_waits_twice_as_long_after_a_failed_probe() {
+        for (control, then) in [(RateControl::Arf, 10), (RateControl::Aarf, 20)] {
+            let mut arf = rates(control, PhyKind::B);
+            assert_eq!(send(&mut arf, at(0), 4, |_| false), [11.0; 4]);
+            let passes = |rate: f64| rate < 11.0;
+            for _ in 0..10 {
+                assert_eq!(send(&mut arf, at(1), 4, passes), [5.5]);
+            }
+            // The probe fails at its first attempt, and the rest goes at the old rate.
+            assert_eq!(send(&mut arf, at(2), 4, passes), [11.0, 5.5]);
+            for _ in 0..then {
+                assert_eq!(send(&mut arf, at(3), 4, passes), [5.5]);
+            }
+            assert_eq!(send(&mut arf, at(4), 4, |_| true), [11.0]);
         }
-        // The probe fails at its first attempt, and the rest goes at the old rate.
-        assert_eq!(send(&mut arf, at(2), 4, passes), [11.0, 5.5]);
-        for _ in 0..20 {
-            assert_eq!(send(&mut arf, at(3), 4, passes), [5.5]);
-        }
-        assert_eq!(send(&mut arf, at(4), 4, |_| true), [11.0]);
     }
 
     #[test]

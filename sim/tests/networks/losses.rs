@@ -149,7 +149,7 @@ fn bit_rate_control_finds_the_rate_that_brings_most() {
     let fixed = [24.0, 36.0, 48.0, 54.0].map(|mbps| goodput(mbps, RateControl::Fixed));
     let [_, best, ..] = fixed;
     assert!(fixed.iter().all(|mbps| *mbps <= best), "{fixed:?}");
-    for control in [RateControl::Arf, RateControl::Minstrel] {
+    for control in [RateControl::Aarf, RateControl::Minstrel] {
         let found = goodput(54.0, control);
         println!("{control:?}: {found:.1} of {fixed:.1?}");
         assert!(found > 0.8 * best && found < 1.02 * best, "{control:?}: {found} of {fixed:?}");
@@ -164,7 +164,8 @@ fn what_nobody_acknowledges_goes_at_the_lowest_rate_that_a_radio_may_choose() {
     scenario.flow.remove(1);
     scenario.stack.link =
         serde_json::from_str(r#"{ "kind": "plain", "mac_ack": false }"#).expect("a link");
-    for control in [RateControl::Prism, RateControl::Arf, RateControl::Minstrel] {
+    for control in [RateControl::Prism, RateControl::Arf, RateControl::Aarf, RateControl::Minstrel]
+    {
         scenario.radio.rate_control = control;
         let report = run(&scenario, RunOptions::default()).expect("a run");
         assert!((4.5..5.5).contains(&report.total_mbps()), "{control:?}: {}", report.total_mbps());

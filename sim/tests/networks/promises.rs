@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use farhop_proto::base::phy::Gap;
 use farhop_proto::link::secure::SecurityConfig;
-use farhop_proto::stack::{FaultConfig, LinkConfig, LossConfig, Scenario};
+use farhop_proto::stack::{ClocksConfig, FaultConfig, LinkConfig, LossConfig, Scenario};
 use farhop_sim::engine::{Report, RunOptions, run};
 
 /// The hash of scenarios/demo.toml. It stands for every frame and its time: a change of it is a
@@ -81,6 +81,18 @@ fn clocks_that_differ_cost_nothing() {
                 "{alike:.3} and {apart:.3} Mb/s with {offset_s} s and {drift_ppm} ppm, loss {loss}"
             );
         }
+    }
+}
+
+#[test]
+fn clocks_of_commodity_cards_cost_nothing() {
+    let mut scenario = demo(0.1);
+    scenario.duration_s = 60.0;
+    let exact = simulate(&scenario, 1).total_mbps();
+    scenario.host.clocks = ClocksConfig::Drawn;
+    for seed in 1..=4 {
+        let drawn = simulate(&scenario, seed).total_mbps();
+        assert!((drawn / exact - 1.0).abs() < 0.02, "{exact:.3} and {drawn:.3} Mb/s");
     }
 }
 

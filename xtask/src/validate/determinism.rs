@@ -19,15 +19,20 @@ const SEEDS: i64 = 4;
 pub(crate) fn rows(root: &Path) -> Result<Vec<Row>> {
     let release = Program::build()?;
     let debug = Program::at(crate::build::farhop_debug()?)?;
-    let mut grid = program::scenario(root, "validate/grid.toml")?;
-    program::set(&mut grid, "duration_s", 1.5)?;
-    let mut demo = program::scenario(root, "demo.toml")?;
-    program::set(&mut demo, "duration_s", 10.0)?;
+    let shipped = |file: &str, seconds: f64| -> Result<Table> {
+        let mut scenario = program::scenario(root, file)?;
+        program::set(&mut scenario, "duration_s", seconds)?;
+        Ok(scenario)
+    };
     let scenarios = [
         ("chain, UDP", chain::udp(root, 6, false, 5.0)?),
         ("chain, TCP", chain::tcp(root, 3, 5.0)?),
-        ("grid", grid),
-        ("slots over 80 km", demo),
+        ("grid", shipped("validate/grid.toml", 1.5)?),
+        ("slots over 80 km", shipped("demo.toml", 10.0)?),
+        ("802.11n, EDCA, A-MPDU, calls", shipped("categories.toml", 3.0)?),
+        ("shadowing and walkers", shipped("mesh-random.toml", 5.0)?),
+        ("wire and gateway", shipped("gateway.toml", 5.0)?),
+        ("a node that goes down, OLSR", program::scenario(root, "olsr.toml")?),
     ];
     let bar = workers::bar(GROUP, scenarios.len());
     let mut rows = Vec::new();

@@ -39,11 +39,14 @@ pub enum RateControl {
     #[default]
     Fixed,
     /// The firmware of Prism 2.5: down after a packet that failed, back to the highest rate after
-    /// 10 s without another failure.
+    /// 10 s without another failure. The firmware makes 8 attempts (`attempts = 8`).
     Prism,
-    /// Adaptive auto rate fallback: down after a packet that failed, up after ten or more in a row
-    /// that needed one attempt each.
+    /// Auto rate fallback: down after a packet that failed, up after ten in a row that needed one
+    /// attempt each.
     Arf,
+    /// Adaptive auto rate fallback: the same, but after a step up that fails at once it waits for
+    /// twice as many, at most 50.
+    Aarf,
     /// By the measured success of each rate; a tenth of the packets probe other rates.
     Minstrel,
 }

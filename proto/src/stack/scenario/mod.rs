@@ -45,7 +45,7 @@ pub use propagation::{
     CurveConfig, InterferenceConfig, PropagationConfig, PropagationKind, SinrSettings,
 };
 pub(super) use radio::PACKET_BYTES;
-pub use radio::{EifsConfig, HostConfig, LinkOverhead, RadioConfig};
+pub use radio::{ClocksConfig, EifsConfig, HostConfig, LinkOverhead, RadioConfig};
 pub use radio_override::RadioOverride;
 pub use random_ends::RandomEnds;
 pub use relay::{Onward, RelayConfig, RelayMode};

@@ -76,7 +76,8 @@ pub struct ClockConfig {
 }
 
 impl ClockConfig {
-    pub(super) fn is_default(&self) -> bool {
+    /// Whether it shows the true time.
+    pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }

@@ -281,7 +281,8 @@ impl RadioConfig {
     }
 }
 
-/// How late a host acts. How late its frames reach the radio is the radio's `departure`.
+/// How late hosts act, and what their clocks show. How late a host's frames reach the radio is the
+/// radio's `departure`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostConfig {
@@ -289,11 +290,34 @@ pub struct HostConfig {
     /// distribution. Default: none.
     #[serde(skip_serializing_if = "DelayConfig::is_none")]
     pub wake_us: DelayConfig,
+    /// The clocks of all nodes that have no `clock` of their own.
+    #[serde(skip_serializing_if = "ClocksConfig::is_exact")]
+    pub clocks: ClocksConfig,
+}
+
+/// The clocks of nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClocksConfig {
+    /// They show the true time.
+    #[default]
+    Exact,
+    /// As those of commodity cards: each has an offset of up to a second either way, runs too fast
+    /// or too slow (normal, deviation 20 ppm, at most 50), and stamps what it receives 5 to 50 us
+    /// late.
+    Drawn,
+}
+
+impl ClocksConfig {
+    /// Whether they show the true time.
+    pub fn is_exact(&self) -> bool {
+        *self == Self::Exact
+    }
 }
 
 impl HostConfig {
-    /// Whether the host is never late.
+    /// Whether hosts are never late and all clocks are exact.
     pub fn is_default(&self) -> bool {
-        self.wake_us.is_none()
+        self.wake_us.is_none() && self.clocks.is_exact()
     }
 }

@@ -431,7 +431,7 @@ impl Hop {
     }
 
     /// Chooses one of the requests `fit` as `withhold` says.
-    fn choose(&mut self, fit: &[usize]) -> Option<usize> {
+    pub(super) fn choose(&mut self, fit: &[usize]) -> Option<usize> {
         let (fit, waiting) = (fit.iter().copied(), &self.waiting);
         let signal = |index: usize| waiting[index].signal_db;
         match self.config.withhold {

@@ -41,6 +41,7 @@ mod bits;
 mod block;
 mod call;
 mod config;
+mod counters;
 mod gap;
 mod held;
 mod listen;
@@ -73,6 +74,7 @@ use self::call::Calls;
 pub use self::config::{
     Ahead, BATCH, Below, Durable, HOPS, HopConfig, NextHop, Schedule, Wire, Withhold,
 };
+use self::counters::Counters;
 use self::gap::Gaps;
 use self::held::Writing;
 use self::listen::Listen;
@@ -88,8 +90,8 @@ use self::reception::Reception;
 use self::turns::Outlet;
 use self::ways::{Route, Ways};
 use crate::base::{
-    AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Duration, Instant, Name, NodeId,
-    PacketOutcome, RadioId, Rng, UnitId, UnitIds, named,
+    AddressPlan, Bitrate, Cx, DatagramUp, DropCause, Duration, Instant, NodeId, PacketOutcome,
+    RadioId, Rng, UnitId, UnitIds,
 };
 use crate::wire::hop::{BlockId, CONTROL_PORT, DATA_PORT, FlowKey, Refusal};
 use crate::wire::udp;
@@ -131,41 +133,6 @@ pub enum Keep {
     Drop(BlockId),
     /// Read a block back, and [hand it over](Hop::handle_got): its bytes are no longer in memory.
     Get(BlockId),
-}
-
-/// Counters since the start; `docs/counters.md` explains them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counters {
-    frames_sent: u64,
-    frames_too_long: u64,
-    frames_received: u64,
-    frames_again: u64,
-    frames_forwarded: u64,
-    blocks_forwarded: u64,
-    requests: u64,
-    answers: u64,
-    withheld: u64,
-    pauses: u64,
-    gaps: u64,
-    gaps_asked: u64,
-    calls_told: u64,
-    held_back: u64,
-    virtual_requests: u64,
-    blocks_passed_on: u64,
-    blocks_delivered: u64,
-    blocks_refused: u64,
-    corrupt: u64,
-    malformed: u64,
-    unknown: u64,
-    contradictions: u64,
-    out_of_hops: u64,
-    let_go: u64,
-    expired: u64,
-    parked: u64,
-    no_memory: u64,
-    not_kept: u64,
-    flows_forgotten: u64,
-    messages_dropped: u64,
 }
 
 /// The state machine of block transport at one node.
@@ -463,44 +430,5 @@ impl Hop {
     /// Whether there may be something to send.
     pub fn may_send(&self) -> bool {
         !self.messages.is_empty() || self.outlets.values().any(Outlet::has_turns)
-    }
-
-    /// Its counters, and what it holds now, by name.
-    pub fn counters(&self) -> BTreeMap<Name, u64> {
-        let all = &self.counters;
-        named([
-            ("blocks_held", self.blocks.len() as u64),
-            ("memory_held", self.memory),
-            ("frames_sent", all.frames_sent),
-            ("frames_too_long", all.frames_too_long),
-            ("frames_received", all.frames_received),
-            ("frames_again", all.frames_again),
-            ("frames_forwarded", all.frames_forwarded),
-            ("blocks_forwarded", all.blocks_forwarded),
-            ("requests", all.requests),
-            ("answers", all.answers),
-            ("withheld", all.withheld),
-            ("pauses", all.pauses),
-            ("gaps", all.gaps),
-            ("gaps_asked", all.gaps_asked),
-            ("calls_told", all.calls_told),
-            ("held_back", all.held_back),
-            ("virtual_requests", all.virtual_requests),
-            ("blocks_passed_on", all.blocks_passed_on),
-            ("blocks_delivered", all.blocks_delivered),
-            ("blocks_refused", all.blocks_refused),
-            ("corrupt", all.corrupt),
-            ("malformed", all.malformed),
-            ("unknown", all.unknown),
-            ("contradictions", all.contradictions),
-            ("out_of_hops", all.out_of_hops),
-            ("let_go", all.let_go),
-            ("expired", all.expired),
-            ("parked", all.parked),
-            ("no_memory", all.no_memory),
-            ("not_kept", all.not_kept),
-            ("flows_forgotten", all.flows_forgotten),
-            ("messages_dropped", all.messages_dropped),
-        ])
     }
 }

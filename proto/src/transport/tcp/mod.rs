@@ -254,9 +254,7 @@ impl Tcp {
 
     fn poll_segment(&mut self, now: Instant) -> Option<Bytes> {
         let sack = self.receiver.sack_blocks();
-        let blocks = sack.as_slice().len() as u32;
-        let options = if blocks > 0 { 4 + 8 * blocks } else { 0 };
-        let cut = self.sender.next_segment(now, options);
+        let cut = self.sender.next_segment(now, sack.option_bytes());
         let probe = cut.is_none() && self.sender.take_persist_probe();
         if cut.is_none() && !probe && !self.receiver.wants_ack() {
             return None;

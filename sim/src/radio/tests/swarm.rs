@@ -21,7 +21,7 @@ fn random_chip(rng: &mut Rng, node: u16, phy: Option<Phy>) -> ChipConfig {
         rts_threshold: rng.chance(0.3).then(|| rng.below(1500) as usize),
         edca: rng.chance(0.4).then(|| random_categories(rng)),
         aggregate: 1 + rng.below(64) as usize,
-        rate_control: [RateControl::Fixed, RateControl::Arf, RateControl::Minstrel]
+        rate_control: [RateControl::Fixed, RateControl::Aarf, RateControl::Minstrel]
             [rng.below(3) as usize],
         ..base
     }

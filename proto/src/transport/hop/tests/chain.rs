@@ -272,6 +272,35 @@ fn the_furthest_in_its_spell_or_the_one_with_least_goes_first_and_short_blocks_b
 }
 
 #[test]
+fn of_those_that_wait_the_oldest_the_best_or_one_drawn_by_signal_is_heard() {
+    let mut row = clean(2);
+    let asks = |number: u32, signal_db: f64, ms: u64| {
+        let id = BlockId { flow: flow(number), number };
+        let shape = Whole::build(id, NodeId(2), false, frames_of(&text(id, 14_000), 1_400)).shape;
+        let since = Instant::ZERO + Duration::from_millis(ms);
+        let (via, round, is_virtual, heard) = (NodeId(1), 1, false, since);
+        Waiting { block: id, via, round, is_virtual, shape, signal_db, since, heard }
+    };
+    let hop = row.hop(2);
+    hop.waiting = vec![asks(1, 10.0, 2), asks(2, 30.0, 3), asks(3, 20.0, 1), asks(4, 60.0, 0)];
+    // The last one may not be heard now.
+    let mut heard = |withhold| {
+        hop.config.withhold = withhold;
+        let mut heard = [0; 4];
+        (0..6_000).filter_map(|_| hop.choose(&[0, 1, 2])).for_each(|index| heard[index] += 1);
+        heard
+    };
+    assert_eq!(heard(Withhold::Fifo), [0, 0, 6_000, 0]);
+    assert_eq!(heard(Withhold::BestLink), [0, 6_000, 0, 0]);
+    let drawn = heard(Withhold::WeightedSignal);
+    for (count, expected) in drawn.into_iter().zip([1_000_i32, 3_000, 2_000, 0]) {
+        assert!((count - expected).abs() <= 150, "{drawn:?}");
+    }
+    assert_eq!(drawn[3], 0);
+    assert_eq!(hop.choose(&[]), None);
+}
+
+#[test]
 fn a_premature_timeout_sends_no_frame_twice() {
     let config = HopConfig { end_to_end_s: 0.003, ..small_config() };
     let mut row = Row::new(4, config, Harm::default(), 1);
