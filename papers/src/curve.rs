@@ -56,7 +56,8 @@ fn farthest(curve: &[(f64, Estimate)], is_farther: fn(f64, f64) -> bool) -> Esti
 pub(crate) fn crossing(falling: &[(f64, Estimate)], other: &[(f64, Estimate)]) -> Estimate {
     let above = |index: usize| falling[index].1.mean - other[index].1.mean;
     let Some(after) = (1..falling.len()).find(|i| above(*i) <= 0.0 && above(i - 1) > 0.0) else {
-        return Estimate::exact(f64::NAN);
+        let is_above = (0..falling.len()).all(|index| above(index) > 0.0);
+        return Estimate::exact(if is_above { f64::INFINITY } else { f64::NAN });
     };
     let (left, right) = (falling[after - 1].0, falling[after].0);
     let part = above(after - 1) / (above(after - 1) - above(after));
@@ -117,6 +118,7 @@ mod tests {
     #[test]
     fn two_lines_cross_where_they_are_equal() {
         assert_eq!(crossing(&line(&[4.0, 2.0, 0.0]), &line(&[3.0; 3])).mean, 5.0);
-        assert!(crossing(&line(&[4.0, 3.5]), &line(&[3.0; 2])).mean.is_nan());
+        assert_eq!(crossing(&line(&[4.0, 3.5]), &line(&[3.0; 2])).mean, f64::INFINITY);
+        assert!(crossing(&line(&[2.0, 2.5]), &line(&[3.0; 2])).mean.is_nan());
     }
 }

@@ -71,9 +71,13 @@ fn row_of_cases(
             |report: &Report| report.flows.iter().map(|flow| flow.goodput_mbps).sum::<f64>();
         reports.iter().map(total).sum::<f64>() / reports.len() as f64
     };
-    let ratios = cases.iter().map(|key| mean(sim.get(key)) / mean(lab.get(key)));
+    let ratios = cases.iter().map(|key| (key, mean(sim.get(key)) / mean(lab.get(key))));
     let apart = |ratio: f64| if ratio.is_nan() { f64::INFINITY } else { (ratio - 1.0).abs() };
-    let furthest = ratios.max_by(|a, b| apart(*a).total_cmp(&apart(*b))).unwrap_or(f64::NAN);
+    let furthest = ratios.max_by(|a, b| apart(a.1).total_cmp(&apart(b.1)));
+    let (note, furthest) = furthest.map_or((String::new(), f64::NAN), |(key, ratio)| {
+        let case = key.strip_prefix(PREFIX).unwrap_or(key);
+        (format!("it is {case}"), ratio)
+    });
     Row {
         id: target.to_owned(),
         what: format!(
@@ -85,7 +89,7 @@ fn row_of_cases(
         band: Band::default(),
         ok: true,
         unmeasured: false,
-        note: String::new(),
+        note,
         known: false,
         lab: Some(Estimate::exact(1.0)),
         lab_sim: Some(Estimate::exact(furthest)),

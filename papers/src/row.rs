@@ -53,8 +53,8 @@ pub struct Expected {
     /// Why it misses, if it is known to.
     #[serde(default)]
     pub known: String,
-    /// Our mean when that was found; NaN if it was no number. A row that is further from its band,
-    /// or elsewhere, is not known to be there.
+    /// Our mean when that was found; infinite if curves that should cross do not. A row that is
+    /// further from its band, or elsewhere, is not known to be there.
     #[serde(default)]
     pub known_at: Option<f64>,
     /// Whether lab and simulator are not compared here: a small difference of large numbers.
@@ -70,10 +70,8 @@ impl Expected {
     fn knows(&self, ours: Estimate, effort: Effort) -> bool {
         let share = if effort.quick { DRIFT_QUICK } else { DRIFT };
         let chance = 3.0 * ours.deviation / (ours.seeds as f64).sqrt();
-        let is_near = |at: f64| match at.is_nan() {
-            true => ours.mean.is_nan(),
-            false => (ours.mean - at).abs() <= share * at.abs() + chance,
-        };
+        let is_near =
+            |at: f64| ours.mean == at || (ours.mean - at).abs() <= share * at.abs() + chance;
         !self.known.is_empty() && self.known_at.is_some_and(is_near)
     }
 }
@@ -189,8 +187,8 @@ mod tests {
         assert_eq!(judged(2.0, false).note, "why");
         assert!(judged_as("known_at = 2.8", 3.0, false).known, "it is known to miss at times");
         assert!(!judged(2.0, false).known, "nobody says where it was");
-        assert!(judged_as("known_at = nan", f64::NAN, false).known);
-        assert!(!judged_as("known_at = nan", 2.0, false).known, "it was no number");
+        assert!(judged_as("known_at = inf", f64::INFINITY, false).known);
+        assert!(!judged_as("known_at = inf", f64::NAN, false).known, "it is the worse everywhere");
     }
 
     #[test]

@@ -449,8 +449,8 @@ fn describe_cache(cache: &CacheStatus, files: &FilesStatus) -> String {
         format!("{} ({})", counted(blocks.len(), "block"), counted(bytes, "byte"))
     };
     let mut text = format!(
-        "{}: waiting {}, cached {}, of {} MiB; on disk {} MiB, for at most {} MiB of blocks
-",
+        "{}: waiting {}, cached {}, of {} MiB; on disk {} MiB, for at most {} MiB of blocks of \
+         other nodes\n",
         cache.folder,
         blocks(&cache.waiting),
         blocks(&cache.cached),

@@ -205,7 +205,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Why a lab cannot run a scenario on any machine, or `None` if it can.
+/// Why a lab cannot run a scenario on this machine, or `None` if it can.
 pub(crate) fn refusal(scenario: &Scenario) -> Option<String> {
     load::simulated_only(scenario, |_| false).or_else(|| lab::refusal(scenario))
 }

@@ -162,7 +162,8 @@ fn smooth(flow: &FlowReport) -> Vec<(f64, f64)> {
     let filled = ran.iter().filter(|mbps| **mbps > 0.0).count().max(1);
     let step = SMOOTH_S.min(measured_s(flow) / LEAST_POINTS) / flow.bin_s;
     let apart = if filled * 2 < ran.len() { 2.0 * ran.len() as f64 / filled as f64 } else { 1.0 };
-    let bins = step.max(apart).round().max(1.0) as usize;
+    let most = (ran.len() as f64 / LEAST_POINTS).max(step);
+    let bins = step.max(apart).min(most).round().max(1.0) as usize;
     let mean = |(index, chunk): (usize, &[f64])| {
         let middle = (first + index * bins) as f64 + chunk.len() as f64 / 2.0;
         (middle * flow.bin_s, chunk.iter().sum::<f64>() / chunk.len() as f64)

@@ -98,8 +98,8 @@ pub(super) enum Verdict {
     Drop,
 }
 
-/// Sources that wait are held back for at most this long. Nothing leaves a queue whose packets are
-/// all for neighbours that are gone or have no keys.
+/// Sources that wait are held back for this long, if nothing leaves. Nothing leaves a queue whose
+/// packets are all for neighbours that are gone or have no keys.
 const HELD_FOR: Duration = Duration::from_millis(100);
 
 /// The RED state of one queue.
@@ -187,7 +187,7 @@ impl Red {
             return Verdict::Mark;
         }
         self.dropped += 1;
-        self.held_until = (length > 0).then(|| now + HELD_FOR);
+        self.held_until = (length > 0).then(|| self.held_until.unwrap_or(now + self.patience()));
         if length == 0 {
             // Nothing will leave after which the queue could become empty.
             self.idle = Some(now);
@@ -199,6 +199,11 @@ impl Red {
     /// again only after a packet has left; otherwise its packet would be judged again and again.
     pub(super) fn holds_back(&self, lane: Lane) -> bool {
         self.held_until.is_some() && lane.overflow.waits()
+    }
+
+    /// How long sources that wait are held back at most: no less than two packets take.
+    fn patience(&self) -> Duration {
+        self.packet_time.map_or(HELD_FOR, |time| HELD_FOR.max(time * 2))
     }
 
     /// When sources that wait may try again although nothing has left.

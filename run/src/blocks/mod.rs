@@ -47,7 +47,7 @@ use self::overdue::Overdue;
 pub use self::store::{Change, Store, StoreError};
 pub(crate) use self::task::{Done, Task};
 use crate::files::{Courier, FilesStatus, SendFile, State};
-use crate::sockets::{Sockets, SocketsStatus, Wish};
+use crate::sockets::{Sending, Sockets, SocketsStatus, Wish};
 
 /// What everything that moves blocks shares.
 pub(crate) struct Office {
@@ -105,6 +105,8 @@ pub struct Exchange {
 
 /// Why a file is dropped: its sender gave it up.
 const GIVEN_UP: &str = "its sender gave it up";
+/// Why a flow from here is given up: the store is damaged.
+const UNREADABLE: &str = "a block of it cannot be read from the store";
 /// Why a file is dropped: its sender knows nothing of it any more.
 const FORGOTTEN: &str = "its sender has lost it";
 
@@ -132,7 +134,7 @@ impl Exchange {
                 hop.restore_arrivals(now, file.flow(), (file.opened, file.next), is_over);
             }
         }
-        let (sending, receiving) = (store.sending()?, store.receiving()?);
+        let (mut sending, receiving) = (store.sending()?, store.receiving()?);
         for flow in &receiving {
             let come = (flow.opened, flow.next);
             hop.restore_arrivals(now, flow.flow(), come, flow.is_finished || flow.is_cut);
@@ -143,10 +145,18 @@ impl Exchange {
         }
         // One block at a time: there may be more than memory holds.
         let mut kept = BTreeSet::new();
-        store.each_block(|whole| {
+        let unreadable = store.each_block(|whole| {
             kept.insert(whole.id);
             hop.restore(now, whole);
         })?;
+        // Without this, a block of a program here would count as arrived.
+        let is_of = |id: &BlockId, flow: &Sending| {
+            id.flow.local == flow.local && flow.state == State::Moving
+        };
+        for id in unreadable.iter().filter(|id| id.flow.source == plan.node) {
+            let of = sending.iter_mut().filter(|flow| is_of(id, flow));
+            of.for_each(|flow| flow.state = State::Failed(UNREADABLE.into()));
+        }
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (tasks, done) = Clerk::new(store, inbox).start(Arc::clone(&wake))?;
         let (node, names, dir) = (plan.node, plan.names(), dir.into());

@@ -20,7 +20,7 @@ use redb::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use self::coding::{decode, encode, key_of};
+use self::coding::{decode, encode, id_of, key_of};
 pub use self::error::StoreError;
 pub(super) use self::make::make_folder;
 use self::make::make_if_new;
@@ -138,6 +138,8 @@ pub struct Store {
     opens: Opens,
     /// Its file; `None` for a store in memory.
     file: Option<OnDisk>,
+    /// What was stored when the file was last shrunk, and what the file had after it, in bytes.
+    shrunk: (u64, u64),
 }
 
 impl Store {
@@ -180,7 +182,7 @@ impl Store {
     }
 
     pub(super) fn build(opens: Opens) -> Result<Self, StoreError> {
-        let store = Self { database: Some(opens()?), opens, file: None };
+        let store = Self { database: Some(opens()?), opens, file: None, shrunk: (u64::MAX, 0) };
         store.change(&[])?;
         store.lengthen()?;
         Ok(store)
@@ -242,10 +244,17 @@ impl Store {
         let read = kept!(self.database()?.begin_read());
         let held = BLOCKS.page_bytes(&read)? + LETTERS.page_bytes(&read)?;
         kept!(read.close());
+        let bytes = file_bytes(dir);
+        let (held_before, bytes_before) = self.shrunk;
+        // What could not be shrunk last time, because values of earlier versions take twice their
+        // bytes, or because of how pages are filled, cannot be now.
+        let is_futile = held >= held_before && bytes <= bytes_before + SLACK;
         if let Some(database) = &mut self.database
-            && file_bytes(dir) > held + held / 8 + SLACK
+            && bytes > held + held / 8 + SLACK
+            && !is_futile
         {
             kept!(database.compact());
+            self.shrunk = (held, file_bytes(dir));
         }
         Ok(())
     }
@@ -282,11 +291,11 @@ impl Store {
     }
 
     /// Passes each stored block to `see`, one at a time. Unreadable blocks, which were
-    /// acknowledged, are named in the log. Returns how many there were.
+    /// acknowledged, are named in the log, and returned.
     ///
     /// Fails if the store cannot be read.
-    pub fn each_block(&self, mut see: impl FnMut(Whole)) -> Result<usize, StoreError> {
-        let mut unreadable = 0;
+    pub fn each_block(&self, mut see: impl FnMut(Whole)) -> Result<Vec<BlockId>, StoreError> {
+        let mut unreadable = Vec::new();
         let read = kept!(self.database()?.begin_read());
         let table = kept!(read.open_table(BLOCKS.rests));
         for entry in kept!(table.iter()) {
@@ -296,7 +305,7 @@ impl Store {
                 Some(whole) => see(whole),
                 None => {
                     tracing::error!(key = ?key.value(), "a block is gone: it cannot be read");
-                    unreadable += 1;
+                    unreadable.extend(id_of(key.value()));
                 }
             }
         }

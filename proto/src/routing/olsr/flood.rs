@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use bytes::Bytes;
 
 use super::paths::Cost;
+use super::topology::PARTS;
 use super::{Olsr, Timer, links};
 use crate::base::{
     AccessCategory, Bitrate, Duration, EtherType, FlowId, Instant, Lane, NodeId, Packet, RadioId,
@@ -72,9 +73,12 @@ pub(super) struct Flooded {
 }
 
 impl Flooded {
-    /// Whether it makes another message needless: one of another set, or the same one.
+    /// Whether it makes another message needless: one of another set, or the same one. A set has
+    /// few messages, whose numbers follow each other.
     fn replaces(&self, other: &Self) -> bool {
-        self.from == other.from && (self.ansn != other.ansn || self.seq == other.seq)
+        let apart = self.seq.wrapping_sub(other.seq).min(other.seq.wrapping_sub(self.seq));
+        let is_of_set = self.ansn == other.ansn && usize::from(apart) < PARTS && apart > 0;
+        self.from == other.from && !is_of_set
     }
 }
 

@@ -113,6 +113,12 @@ impl Link {
         }
     }
 
+    /// Whether a HELLO that comes now follows another so soon that it says nothing more of the
+    /// link: it was sent by another card of the neighbour, or was recorded and sent again.
+    fn is_copy(&self, now: Instant) -> bool {
+        self.arrived_at.is_some_and(|last| now.since(last) < self.interval / 8)
+    }
+
     /// Notes the arrival of a HELLO that announces an interval.
     fn note_gap(&mut self, now: Instant, interval: Duration) {
         if let Some(last) = self.arrived_at.replace(now) {
@@ -227,12 +233,14 @@ impl Links {
         let own = self.plan.ipv4(self.node);
         let most = self.window;
         let link = self.links.entry(key).or_insert_with(|| Link::new(hello.interval, most));
-        link.count_overdue(now);
-        link.count(true);
         let interval = hello.interval.clamp(LEAST_INTERVAL, MOST_INTERVAL);
         link.hellos.set_every(interval / 2);
-        link.note_gap(now, interval);
-        link.overdue = now + link.pace() * 11 / 8;
+        if !link.is_copy(now) {
+            link.count_overdue(now);
+            link.count(true);
+            link.note_gap(now, interval);
+            link.overdue = now + link.pace() * 11 / 8;
+        }
         link.heard_until = now + validity;
         link.willingness = hello.willingness;
         let about_us = hello.neighbours.iter().filter(|(_, neighbour)| neighbour.address == own);
@@ -384,6 +392,26 @@ mod tests {
             let often = measured(interval / 4, interval, loss);
             assert!(often < 1.05 - loss, "{often} at four times the rate, loss {loss}");
         }
+    }
+
+    #[test]
+    fn a_neighbour_with_two_cards_on_this_channel_is_heard_as_with_one() {
+        let interval = Duration::from_secs(2);
+        let mut links = Links::new(NodeId(1), AddressPlan::default(), &OlsrConfig::default());
+        let hello = Hello { interval, willingness: 3, neighbours: Vec::new() };
+        let key = (NodeId(2), RadioId(0));
+        let mut now = Instant::ZERO;
+        for number in 0..80_u64 {
+            now += interval * 7 / 8;
+            for late in [Duration::ZERO, Duration::from_millis(20)] {
+                if number % 4 != 0 {
+                    assert!(links.on_hello(now + late, key, &hello, interval * 10));
+                }
+            }
+            links.expire(now + Duration::from_millis(30));
+        }
+        let lq = links.get(key).map_or(0, Link::lq);
+        assert!((180..=200).contains(&lq), "{lq}: three of four arrive");
     }
 
     #[test]

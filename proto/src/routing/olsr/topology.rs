@@ -28,7 +28,7 @@ use super::super::Signing;
 /// place of another.
 const ORIGINATORS: usize = 4_096;
 /// Most messages of a set: as many as a node with the most links sends.
-const PARTS: usize = LINKS.div_ceil(TOLD);
+pub(super) const PARTS: usize = LINKS.div_ceil(TOLD);
 /// The longest time for which a message is believed, whatever it says.
 const MOST_VALIDITY: Duration = Duration::from_secs(1_800);
 /// How long the number of a message is remembered at least (DUP_HOLD_TIME, RFC 3626, 18.3), so that
@@ -83,10 +83,12 @@ impl Originator {
         self.set.iter_mut().find(|part| part.number == number)
     }
 
-    /// Whether a message belongs to the newest set; the newest one may have overtaken it. The
-    /// numbers of a set follow each other, so no recording of an earlier set passes.
-    fn is_missing(&self, number: Number, ansn: u16) -> bool {
-        ansn == self.ansn && self.set.len() < PARTS && self.newest().number.is_near(number)
+    /// Whether a message belongs to the newest set, which is still believed; the newest one may
+    /// have overtaken it. The numbers of a set follow each other, so no recording of an earlier set
+    /// passes.
+    fn is_missing(&self, now: Instant, number: Number, ansn: u16) -> bool {
+        let is_of_set = ansn == self.ansn && self.newest().number.is_near(number);
+        is_of_set && self.set.len() < PARTS && self.until > now
     }
 }
 
@@ -196,7 +198,7 @@ impl TopologySet {
             }
             None => Verdict::New,
             Some(known) if number.is_after(known.newest().number) => Verdict::New,
-            Some(known) if known.is_missing(number, topology.ansn) => Verdict::New,
+            Some(known) if known.is_missing(now, number, topology.ansn) => Verdict::New,
             // Without a counter, an old number proves nothing once the node's message has expired.
             Some(known) if topology.counter.is_none() && known.until <= now => Verdict::New,
             // Without a counter, it is proof only if it comes from the node itself, and so in
@@ -217,7 +219,8 @@ impl TopologySet {
 
     /// Makes room for a node that is not known yet. One of those that came over the neighbour that
     /// brought the most has to go: rather one without a route, and the one that has not been heard
-    /// of for longest. So a neighbour that brings invented nodes displaces only what it brings.
+    /// of for longest. So invented nodes displace other invented ones first, and then what the
+    /// busiest neighbour brings.
     pub(super) fn make_room(&mut self, from: NodeId, has_route: impl Fn(NodeId) -> bool) {
         if self.originators.len() < ORIGINATORS || self.originators.contains_key(&from) {
             return;
@@ -255,7 +258,7 @@ impl TopologySet {
         let mut set = Vec::new();
         let mut former = (Vec::new(), 0);
         match known {
-            Some(known) if known.is_missing(part.number, topology.ansn) => {
+            Some(known) if known.is_missing(now, part.number, topology.ansn) => {
                 (set, former) = (known.set, known.former);
             }
             Some(known) if known.set.len() > 1 && known.until > now => {

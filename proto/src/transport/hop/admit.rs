@@ -45,7 +45,9 @@ impl Hop {
         let Waiting { block: id, shape, is_virtual, .. } = asks;
         let is_possible = shape.is_possible()
             && shape.cost() <= self.config.memory_bytes / 2
-            && shape.opens == (id.number == 0);
+            && shape.opens == (id.number == 0)
+            // The number of the next block has to be one.
+            && id.number < u32::MAX;
         if !is_possible {
             self.counters.contradictions += 1;
             return;
@@ -165,7 +167,9 @@ impl Hop {
     /// refused, which the sender is told; or it came before the first block of its flow.
     fn is_settled(&mut self, now: Instant, asks: &Waiting) -> bool {
         let Waiting { block: id, shape, .. } = *asks;
-        self.recall(now, asks);
+        if !self.recall(now, asks) {
+            return true;
+        }
         let known = self.arrivals.get(&id.flow);
         let is_new = known.is_none();
         if shape.opens && known.is_none_or(|flow| flow.opened != shape.crc) {
@@ -200,16 +204,21 @@ impl Hop {
     }
 
     /// Remembers a flow that is over, about whose block somebody asks again. An early block belongs
-    /// to a new flow with the same number, as the source knows nothing of the old one.
-    fn recall(&mut self, now: Instant, asks: &Waiting) {
+    /// to a new flow with the same number, as the source knows nothing of the old one. Returns
+    /// false if too many flows are under way: the source will ask again.
+    fn recall(&mut self, now: Instant, asks: &Waiting) -> bool {
         let Waiting { block: BlockId { flow, .. }, shape, .. } = *asks;
         if self.arrivals.contains_key(&flow) || (shape.is_early && !shape.opens) {
-            return;
+            return true;
         }
         if let Some(past) = self.past.take(now, flow, shape.opens.then_some(shape.crc)) {
-            self.make_room_for_flow(now, flow.source);
+            if !self.make_room_for_flow(now, flow.source) {
+                self.past.put(flow, &past);
+                return false;
+            }
             self.arrivals.insert(flow, past);
         }
+        true
     }
 
     /// Refuses a flow for which there is no room, without remembering it. Returns true: the block

@@ -152,18 +152,18 @@ impl Tcp {
             // echoes an older one, and the peer gets a long round-trip time from it.
             return self.receiver.on_refused(left, right);
         }
-        if let Some((value, _)) = header.options.timestamps.filter(|_| self.timestamps)
-            && left <= self.receiver.acked()
-            && !Seq(value).is_before(Seq(self.recent))
-        {
-            self.recent = value;
-        }
         if !header.flags.has(Flags::ACK) {
             return;
         }
         if !self.on_ack(now, header, bare) {
             // It acknowledges what was never sent (RFC 9293, 3.10.7.4).
             return self.receiver.request_ack();
+        }
+        if let Some((value, _)) = header.options.timestamps.filter(|_| self.timestamps)
+            && left <= self.receiver.acked()
+            && !Seq(value).is_before(Seq(self.recent))
+        {
+            self.recent = value;
         }
         if !bare {
             let is_new = right > self.receiver.place(self.receiver.ack());

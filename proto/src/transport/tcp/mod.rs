@@ -232,7 +232,6 @@ impl Tcp {
         self.handshake.due = Some(now + wait.min(self.config.max_rto));
         let answer = self.phase == Phase::SynReceived;
         let flags = if answer { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
-        let stamp = self.timestamp(now);
         let echo = if answer { self.recent } else { 0 };
         let extra = if self.config.timestamps { TIMESTAMPS_BYTES } else { 0 };
         let header = Header {
@@ -244,7 +243,7 @@ impl Tcp {
                 mss: Some((self.config.mss + extra).min(65_535) as u16),
                 window_scale: Some(self.window_scale),
                 sack_permitted: self.sack,
-                timestamps: self.timestamps.then_some((stamp, echo)),
+                timestamps: self.timestamps.then_some((self.timestamp(now), echo)),
                 sack: SackBlocks::default(),
             },
             ..self.header()
@@ -275,9 +274,11 @@ impl Tcp {
         }
         // What is repeated was cut to a full segment when there was less to report.
         let taken = cut.as_ref().filter(|cut| cut.repeated).map_or(0, |cut| cut.length);
-        let sack = sack.within(self.sender.mss.saturating_sub(taken));
-        let header = self.acknowledging(now, place, flags, sack);
-        self.receiver.on_ack_sent(now, cut.is_some_and(|cut| cut.length > 0));
+        let part = sack.within(self.sender.mss.saturating_sub(taken));
+        let header = self.acknowledging(now, place, flags, part);
+        if part == sack {
+            self.receiver.on_ack_sent(now, cut.is_some_and(|cut| cut.length > 0));
+        }
         Some(self.encode(&header, cut))
     }
 

@@ -50,7 +50,7 @@ impl Sender {
         } else if self.state == State::Recovery {
             self.mark_below_sacked();
         } else if self.state == State::Loss {
-            // RFC 5681, 3.1: only what is acknowledged cumulatively opens the window.
+            // RFC 5681, 3.1: an acknowledgement that only reports blocks does not open the window.
             if tally.una_advanced {
                 self.grow(now, tally);
             }

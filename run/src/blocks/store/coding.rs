@@ -21,7 +21,7 @@ pub(super) fn key_of(id: BlockId) -> Vec<u8> {
 }
 
 /// The block with this key; `None` if the key is invalid.
-fn id_of(key: &[u8]) -> Option<BlockId> {
+pub(super) fn id_of(key: &[u8]) -> Option<BlockId> {
     let (source, rest) = key.split_first_chunk()?;
     let (local, number) = rest.split_last_chunk()?;
     let local = match *local {

@@ -215,6 +215,16 @@ fn the_last_number_of_a_flow_that_is_refused_is_not_delivered_either() {
 }
 
 #[test]
+fn no_block_has_the_last_number() {
+    let mut row = two();
+    let last = BlockId { flow: flow(1), number: u32::MAX };
+    let now = row.now;
+    row.hop(2).restore_arrivals(now, flow(1), (0, u32::MAX), true);
+    says(&mut row, &header(last, 1), &request(1, 10));
+    assert_eq!((row.count(2, "contradictions"), row.count(2, "blocks_held")), (1, 0));
+}
+
+#[test]
 fn a_relay_lets_go_of_what_came_before_the_first_block_of_a_flow_that_is_refused() {
     let mut row = Row::new(3, small_config(), Harm::default(), 1);
     row.unwanted.insert(flow(1));
