@@ -68,7 +68,7 @@ fn x1(_: Effort, results: &Results) -> Findings {
         // too: the destination has needed each frame once.
         let needed = count(5, "frames_received");
         let of = |node| {
-            let [again, unknown] = ["frames_again", "unknown"].map(|name| count(node, name));
+            let [again, unknown] = ["frames_again", "frames_unknown"].map(|name| count(node, name));
             again + unknown + (count(node, "frames_received") - needed).abs()
         };
         of(1) + of(2)

@@ -168,7 +168,7 @@ impl Hop {
 
     fn on_data(&mut self, now: Instant, id: BlockId, header: &Header, frame: u16, payload: Bytes) {
         let Some(block) = self.blocks.get_mut(&id) else {
-            self.counters.unknown += 1;
+            self.counters.frames_unknown += 1;
             return;
         };
         if block.shape.frames != header.frames || !block.can_have(frame, payload.len()) {
