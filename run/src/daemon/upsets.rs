@@ -3,7 +3,7 @@
 use farhop_proto::base::{Duration, Instant};
 use serde::Serialize;
 
-use crate::device::{OtherClocks, other_clocks};
+use crate::device::time_of_start;
 use crate::lateness::STANDSTILL;
 
 /// The time of day was set if it moved by more than this against the node's clock. What NTP
@@ -48,11 +48,13 @@ impl Noted {
 pub(super) struct Upsets {
     standstills: Noted,
     settings: Noted,
-    before: Option<OtherClocks>,
+    /// When the host was started, by the time of day.
+    start: Option<i128>,
 }
 
 impl Upsets {
-    /// Notes a timer that was due at `due` and fired at `now`: a process that was stopped is late.
+    /// Notes a timer that was due at `due` and fired at `now`: a process that was stopped is late,
+    /// and so is one whose host was suspended.
     pub(super) fn on_timer(&mut self, due: Instant, now: Instant) {
         // Several timers may have become due in one standstill: it counts once.
         let length = now.since(due.max(self.standstills.last));
@@ -61,23 +63,19 @@ impl Upsets {
         }
     }
 
-    /// Compares the clocks: the node's clock stops while the host is suspended.
+    /// Compares the time of day with the node's clock.
     pub(super) fn look(&mut self, now: Instant) {
-        if let Some(clocks) = other_clocks() {
-            self.compare(now, clocks);
+        if let Some(start) = time_of_start() {
+            self.compare(now, start);
         }
     }
 
-    fn compare(&mut self, now: Instant, clocks: OtherClocks) {
-        let Some(before) = self.before.replace(clocks) else { return };
-        let nanos = |nanos: u128| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        let suspended = nanos((clocks.suspended - before.suspended).unsigned_abs());
-        if suspended > STANDSTILL {
-            self.stood_still(now, suspended);
-        }
-        let moved = clocks.time_of_day - before.time_of_day;
+    fn compare(&mut self, now: Instant, start: i128) {
+        let Some(before) = self.start.replace(start) else { return };
+        let moved = start - before;
         if moved.unsigned_abs() > SETTING_NANOS {
-            let length = nanos(moved.unsigned_abs());
+            let nanos = u64::try_from(moved.unsigned_abs()).unwrap_or(u64::MAX);
+            let length = Duration::from_nanos(nanos);
             let way = if moved > 0 { "forward" } else { "back" };
             tracing::info!("the time of day was set {way} by {:.1} s", length.as_secs_f64());
             self.settings.add(now, length);
@@ -126,20 +124,15 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_was_suspended_and_a_time_of_day_that_was_set_are_told_apart() {
+    fn a_time_of_day_that_was_set_is_noted_and_one_that_runs_on_is_not() {
         let mut upsets = Upsets::default();
         let seconds = |seconds: i128| seconds * 1_000_000_000;
-        let mut compare = |now, suspended, time_of_day| {
-            upsets.compare(at(now), OtherClocks { suspended, time_of_day });
-        };
-        compare(20, seconds(5), seconds(1_000));
-        compare(21, seconds(5) + 900_000_000, seconds(1_000) + 50_000_000);
-        compare(22, seconds(3_600), seconds(1_000) + 60_000_000);
-        compare(23, seconds(3_600), seconds(400));
-        compare(24, seconds(3_600), seconds(401));
-        let stood = upsets.standstills(at(24)).expect("it stood still");
-        assert_eq!((stood.times, stood.last_ago_s), (1, 2.0));
-        assert!((stood.longest_s - 3_594.1).abs() < 1e-6, "{stood:?}");
+        upsets.compare(at(20), seconds(1_000));
+        upsets.compare(at(21), seconds(1_000) + 50_000_000);
+        upsets.compare(at(22), seconds(1_000) + 60_000_000);
+        assert_eq!(upsets.settings(at(22)), None);
+        upsets.compare(at(23), seconds(400));
+        upsets.compare(at(24), seconds(401));
         let set = upsets.settings(at(24)).expect("it was set");
         assert_eq!((set.times, set.last_ago_s), (2, 0.0));
         assert!((set.longest_s - 600.06).abs() < 1e-6, "{set:?}");
@@ -151,7 +144,7 @@ mod tests {
         for now in 20..30 {
             upsets.look(at(now));
         }
-        assert!(upsets.before.is_some());
+        assert!(upsets.start.is_some());
         assert_eq!((upsets.standstills(at(30)), upsets.settings(at(30))), (None, None));
     }
 }

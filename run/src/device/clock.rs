@@ -1,5 +1,5 @@
-//! The node's clock on an operating system: `CLOCK_MONOTONIC` since the program started; and other
-//! clocks relative to it.
+//! The node's clock on an operating system: `CLOCK_BOOTTIME` since the program started; and the
+//! time of day relative to it. It goes on while the host is suspended, so that keys expire.
 
 use std::time::Duration as StdDuration;
 
@@ -23,7 +23,7 @@ fn nanos(clock: ClockId) -> i128 {
 impl Clock {
     /// A clock that starts now.
     pub fn start() -> Self {
-        Self { start_nanos: nanos(ClockId::Monotonic) }
+        Self { start_nanos: nanos(ClockId::Boottime) }
     }
 
     /// A clock that all processes of a lab share: it started with the machine.
@@ -33,41 +33,25 @@ impl Clock {
 
     /// The time now.
     pub fn now(&self) -> Instant {
-        self.on_monotonic(nanos(ClockId::Monotonic))
-    }
-
-    fn on_monotonic(&self, nanos: i128) -> Instant {
-        Instant::from_nanos((nanos - self.start_nanos + EPOCH_NANOS).max(0) as u64)
+        let since = nanos(ClockId::Boottime) - self.start_nanos;
+        Instant::from_nanos((since + EPOCH_NANOS).max(0) as u64)
     }
 
     /// How far the clock of kernel time stamps (`CLOCK_REALTIME`) is ahead of this one, in
     /// nanoseconds. It changes when the time of day is set, so it is read again for each batch.
     pub fn realtime_offset(&self) -> i128 {
-        nanos(ClockId::Realtime) - nanos(ClockId::Monotonic) + self.start_nanos - EPOCH_NANOS
+        nanos(ClockId::Realtime) - nanos(ClockId::Boottime) + self.start_nanos - EPOCH_NANOS
     }
 }
 
-/// Other clocks relative to the node's clock, in nanoseconds. The node's clock stops while the host
-/// is suspended, and is never set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OtherClocks {
-    /// How long the host has been suspended since it was started.
-    pub(crate) suspended: i128,
-    /// When the host was started, by the present time of day.
-    pub(crate) time_of_day: i128,
-}
-
-/// Reads all clocks; `None` if that took so long that the readings do not belong together.
-pub(crate) fn other_clocks() -> Option<OtherClocks> {
+/// When the host was started, in nanoseconds by the present time of day. It changes when that is
+/// set, and hardly otherwise. `None` if reading the clocks took so long that the readings do not
+/// belong together.
+pub(crate) fn time_of_start() -> Option<i128> {
     const LONG_NANOS: i128 = 10_000_000;
-    let monotonic = nanos(ClockId::Monotonic);
-    let (boottime, realtime) = (nanos(ClockId::Boottime), nanos(ClockId::Realtime));
-    let is_soon = nanos(ClockId::Monotonic) - monotonic < LONG_NANOS
-        && nanos(ClockId::Boottime) - boottime < LONG_NANOS;
-    is_soon.then_some(OtherClocks {
-        suspended: boottime - monotonic,
-        time_of_day: realtime - boottime,
-    })
+    let boottime = nanos(ClockId::Boottime);
+    let realtime = nanos(ClockId::Realtime);
+    (nanos(ClockId::Boottime) - boottime < LONG_NANOS).then_some(realtime - boottime)
 }
 
 /// Converts a kernel time stamp to the node's clock; `now` if there is none. The result is never

@@ -38,7 +38,7 @@ mod tunnel;
 pub mod udp;
 
 pub use clock::{Clock, StampFilter};
-pub(crate) use clock::{OtherClocks, arrived, other_clocks, timespec};
+pub(crate) use clock::{arrived, time_of_start, timespec};
 pub use gate::{GateStats, TxGate};
 pub use packet::{Arrival, FRAME_BYTES, PacketSocket};
 

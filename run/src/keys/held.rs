@@ -117,9 +117,12 @@ impl Store {
             answer => answer?,
         };
         let keys = serde_json::from_value(answer);
-        let keys =
+        let keys: KeysStatus =
             keys.map_err(|error| ControlError::Answer { path: socket, reason: error.to_string() })?;
-        Ok(Some(Told { node, keys }))
+        // The one that wrote the note was killed, and another listens where it did.
+        let real = |dir: &Path| fs::canonicalize(dir).ok();
+        let is_ours = real(Path::new(&keys.folder)) == real(&self.dir);
+        Ok(is_ours.then_some(Told { node, keys }))
     }
 
     /// The daemon that runs, or ran, with this key; `None` if there is none.

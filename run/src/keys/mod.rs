@@ -30,6 +30,8 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use farhop_proto::base::{Identity, PublicKey};
 use rustix::fs::{FlockOperation, flock};
@@ -42,6 +44,9 @@ pub use trusted::{Entry, Trust, Trusted};
 
 /// Permissions of a new file with trusted keys, which are not secret.
 const TRUSTED_MODE: u32 = 0o644;
+/// How long to wait for the lock of a folder, and how often to try.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TICK: Duration = Duration::from_millis(20);
 /// Prefix of the name of an unfinished file with trusted keys.
 const UNFINISHED: &str = ".unfinished-trusted-";
 
@@ -208,10 +213,22 @@ impl Store {
 }
 
 /// Locks a folder; others hold the lock only for a moment.
+///
+/// Fails if some other program keeps it: whoever can read the folder can lock it.
 fn lock(dir: &Path) -> Result<File, KeysError> {
     let fail = |error| KeysError::Unwritable { dir: dir.into(), error };
     let lock = File::open(dir).map_err(fail)?;
-    flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from).map_err(fail)?;
+    let limit = Instant::now() + LOCK_PATIENCE;
+    while let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK {
+            return Err(fail(error.into()));
+        }
+        if Instant::now() > limit {
+            let said = "another program keeps it locked (`fuser -v` on it says which)";
+            return Err(fail(io::Error::new(io::ErrorKind::WouldBlock, said)));
+        }
+        thread::sleep(LOCK_TICK);
+    }
     Ok(lock)
 }
 

@@ -215,7 +215,7 @@ impl Line {
         let key: PublicKey = key.parse().map_err(|error| format!("{error}"))?;
         let (name, state, since) = match rest {
             [] => (key.fingerprint(), Trust::Added, ""),
-            [name] => ((*name).into(), Trust::Added, ""),
+            [name] | [name, "added"] => ((*name).into(), Trust::Added, ""),
             [name, "added", since] => ((*name).into(), Trust::Added, *since),
             [name, "revoked"] => ((*name).into(), Trust::Revoked, ""),
             [name, "revoked", since] => ((*name).into(), Trust::Revoked, *since),
@@ -301,6 +301,19 @@ mod tests {
         trusted.revoke("hill", &BTreeMap::new()).expect("it is there");
         assert!(trusted.text().contains(&format!("{hill} hill revoked {}", entry.since)));
         assert!(trusted.text().contains(" # by telephone\n# end\n"));
+    }
+
+    #[test]
+    fn what_was_written_by_hand_can_be_read_after_a_change() {
+        let lines = ["", " hill", " hill added", " hill added 2026-11-20", " hill revoked"];
+        for line in lines.iter().flat_map(|line| [line.to_string(), format!("{line} # ours")]) {
+            let mut trusted = parse(&format!("{}{line}\n", key(1))).expect("a good line");
+            let before: Vec<Entry> = trusted.entries().cloned().collect();
+            trusted.trust(key(2), Some("peak"), false).expect("a new key");
+            let after = parse(&trusted.text()).expect("its own text");
+            assert_eq!(after.entries().take(1).cloned().collect::<Vec<_>>(), before, "{line}");
+            assert_eq!(after.text(), trusted.text());
+        }
     }
 
     #[test]

@@ -183,7 +183,11 @@ impl Harq {
 
     fn peer(&mut self, key: Key) -> Option<&mut Peer> {
         if !self.peers.contains_key(&key) && self.peers.len() >= NEIGHBOURS {
-            return None;
+            // Whoever was never heard or sent a packet may be there in name alone.
+            let is_name = |(_, peer): &(&Key, &Peer)| peer.heard.is_none() && peer.sender.is_new();
+            let name = *self.peers.iter().find(is_name)?.0;
+            self.peers.remove(&name);
+            self.busy.remove(&name);
         }
         let settings = self.radios.iter().find(|queue| queue.radio == key.0)?.settings;
         let new = || Peer {

@@ -167,6 +167,11 @@ impl Sender {
         self.blocks.first_key_value().map_or(self.next_block, |(block, _)| *block)
     }
 
+    /// Whether nothing was ever sent.
+    pub(super) fn is_new(&self) -> bool {
+        self.next_block == 0 && self.next_burst == 0
+    }
+
     /// Unfinished packets.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()

@@ -35,7 +35,7 @@ pub use whole::Keys;
 use self::noise::{Handshakes, Psk};
 use self::peer::{Known, Peer};
 use self::session::{FRAMES, OwnBroadcast};
-use self::status::{Counters, Rejected, SecureEvent};
+use self::status::{Counters, Reason, Rejected, SecureEvent};
 use super::PeerSpec;
 use crate::base::{
     Cx, Duration, EtherType, FlowId, FrameDown, FrameUp, Frames, Identity, Instant, Lane, Layer,
@@ -44,6 +44,9 @@ use crate::base::{
 
 /// How long a cookie secret is used for new cookies.
 const COOKIE_SECRET_LIFE: Duration = Duration::from_secs(10);
+/// Nodes that may be met at once, and how often one more: each costs some frames, and a frame that
+/// only claims to be from a trusted node is enough.
+const MEETINGS: (u32, Duration) = (32, Duration::from_secs(1));
 /// How long a broadcast key is used.
 const BROADCAST_LIFE: Duration = Duration::from_secs(3_600);
 
@@ -58,7 +61,7 @@ pub struct SecureSpec {
     pub entropy: [u8; 32],
     /// The configuration, with [`SecurityConfig::is_on`].
     pub config: SecurityConfig,
-    /// Its initial neighbours. If several radios reach one, the first is used for handshakes.
+    /// Its initial neighbours. If several radios reach one, its handshakes take turns over them.
     pub peers: Vec<PeerSpec>,
     /// The keys of all trusted nodes.
     pub keys: Arc<BTreeMap<NodeId, PublicKey>>,
@@ -82,6 +85,8 @@ pub struct Secure {
     cookie_drawn: Instant,
     /// Limits first messages, of all neighbours together, that are answered without a cookie.
     freely: Limit,
+    /// Limits nodes that are met.
+    meetings: Limit,
     up: VecDeque<FrameUp>,
     down: VecDeque<FrameDown>,
     timeout: Instant,
@@ -103,9 +108,10 @@ impl Secure {
         let broadcast =
             OwnBroadcast::new(spec.config.cipher, secret[0], draw(&mut rng), Instant::ZERO);
         let mut peers: Vec<Peer> = Vec::new();
-        let mut index = BTreeMap::new();
+        let mut index: BTreeMap<NodeId, usize> = BTreeMap::new();
         for peer in spec.peers {
-            if index.contains_key(&peer.node) {
+            if let Some(known) = index.get(&peer.node) {
+                peers[*known].add_way(peer.radio);
                 continue;
             }
             let known = spec.keys.get(&peer.node);
@@ -127,6 +133,7 @@ impl Secure {
             cookie_drawn: Instant::ZERO,
             rng,
             freely: Limit::new(32, Duration::from_millis(50)),
+            meetings: Limit::new(MEETINGS.0, MEETINGS.1),
             up: VecDeque::new(),
             down: VecDeque::new(),
             timeout: Instant::ZERO,
@@ -139,21 +146,18 @@ impl Secure {
     /// Trusts these keys and no others from now on. All keys shared with nodes whose own key was
     /// removed or changed are dropped, and the broadcast key is renewed.
     pub fn set_keys(&mut self, cx: &mut Cx<'_>, keys: &BTreeMap<NodeId, PublicKey>) {
+        // A node that was met and forgotten since may know the broadcast key too.
+        let is_gone = |(node, key): (&NodeId, &PublicKey)| keys.get(node) != Some(key);
+        let has_revoked = self.keys.iter().any(is_gone);
         self.keys = Arc::new(keys.clone());
-        let mut has_revoked = false;
         for peer in &mut self.peers {
-            let key = keys.get(&peer.spec.node);
+            let key = keys.get(&peer.node);
             let before = peer.known.as_ref().map(|known| known.key);
             if key.copied() == before {
                 continue;
             }
-            has_revoked |= before.is_some();
             let known = key.map(|key| Known::new(&self.identity, *key, self.psk.as_ref()));
-            let rejected = peer.rejected;
-            let first_epoch = draw(&mut self.rng)[0];
-            let is_met = peer.is_met;
-            *peer = Peer::new(peer.spec, known, cx.now, first_epoch);
-            (peer.rejected, peer.is_met) = (rejected, is_met);
+            peer.begin_anew(known, cx.now, draw(&mut self.rng)[0]);
         }
         if has_revoked {
             self.renew_broadcast(cx.now);
@@ -163,10 +167,15 @@ impl Secure {
 
     /// A sealed frame of a node that was no neighbour has arrived. If the node is trusted it
     /// becomes a neighbour, as happens where nodes move. Returns its index.
-    fn meet(&mut self, now: Instant, frame: &ReceivedFrame) -> Option<usize> {
+    ///
+    /// Fails with the reason why it does not.
+    fn meet(&mut self, now: Instant, frame: &ReceivedFrame) -> Result<usize, Reason> {
         let ReceivedFrame { from, radio, protocol, .. } = *frame;
         let may_be = from != self.node && protocol == EtherType::SEALED;
-        let key = self.keys.get(&from).filter(|_| may_be)?;
+        let key = self.keys.get(&from).filter(|_| may_be).ok_or(Reason::NotTrusted)?;
+        if !self.meetings.take(now) {
+            return Err(Reason::HandshakeLimited);
+        }
         let known = Known::new(&self.identity, *key, self.psk.as_ref());
         let spec = PeerSpec { node: from, radio };
         let first_epoch = draw(&mut self.rng)[0];
@@ -175,7 +184,7 @@ impl Secure {
         peer.is_met = true;
         self.peers.push(peer);
         self.set_timeout(now);
-        Some(self.peers.len() - 1)
+        Ok(self.peers.len() - 1)
     }
 
     /// Which neighbours share keys with this node, and what was rejected.
@@ -228,7 +237,7 @@ impl Secure {
         let known = peer.known.as_ref()?;
         Some(Handshakes {
             us: (self.node, &self.identity),
-            other: (peer.spec.node, &known.key),
+            other: (peer.node, &known.key),
             pair: &known.pair,
             psk: self.psk.as_ref(),
             mode: self.config.code(),
@@ -248,7 +257,7 @@ impl Secure {
                 continue;
             }
             let is_answer = need == peer::Need::Answer;
-            let (radio, to, bytes) = (peer.spec.radio, peer.spec.node, peer.bytes(need));
+            let (radio, to, bytes) = (peer.way(need), peer.node, peer.bytes(need));
             self.up.push_back(FrameUp::Wanted(Wanted { radio, to, bytes, is_answer }));
             *peer.ask_at(need) = now + later(&mut self.rng, peer.interval(now, need));
             peer.is_own_asked |= !is_answer;
@@ -261,13 +270,14 @@ impl Secure {
             self.broadcast.born = cx.now;
             self.cookie_drawn = cx.now;
             for peer in &mut self.peers {
-                *peer = Peer::new(peer.spec, peer.known.take(), cx.now, draw(&mut self.rng)[0]);
+                let known = peer.known.take();
+                peer.begin_anew(known, cx.now, draw(&mut self.rng)[0]);
             }
         }
         for peer in &mut self.peers {
             if peer.on_time(cx.now) {
                 self.counters.sessions_expired += 1;
-                let with = peer.spec.node;
+                let with = peer.node;
                 cx.emit(|| SecureEvent::KeysExpired { with });
             }
         }
@@ -289,7 +299,7 @@ impl Secure {
             self.strangers.add(&peer.rejected);
         }
         let nodes = self.peers.iter().enumerate();
-        self.index = nodes.map(|(index, peer)| (peer.spec.node, index)).collect();
+        self.index = nodes.map(|(index, peer)| (peer.node, index)).collect();
     }
 
     /// The secrets under which valid cookies may have been made, the newest first.
@@ -325,7 +335,7 @@ const DIFFERS: Duration = Duration::from_secs(60);
 
 fn peer_status(peer: &Peer, now: Instant) -> SecurePeerStatus {
     SecurePeerStatus {
-        node: peer.spec.node,
+        node: peer.node,
         key: peer.known.as_ref().map(|known| known.key),
         since: peer.current.as_ref().map(|session| now.since(session.born)),
         last_handshake: peer.last_handshake.map(|at| now.since(at)),

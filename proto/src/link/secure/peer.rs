@@ -9,7 +9,7 @@ use crate::base::{Identity, Limit, PublicKey};
 use super::noise::{Cookie, INIT_BYTES, MAC_BYTES, Pair, Psk, RESPONSE_BYTES};
 use super::session::{Session, TheirBroadcast};
 use super::status::{Difference, Rejected};
-use crate::base::{Duration, Instant, NodeId};
+use crate::base::{Duration, Instant, NodeId, RadioId};
 use crate::link::PeerSpec;
 use crate::wire::secure::{HANDSHAKE_HEADER_BYTES, SEAL_BYTES};
 
@@ -39,6 +39,8 @@ const SEEN: usize = 256;
 /// Answers that are remembered for each handshake of ours, so that a recording costs work only
 /// once.
 const TRIED: usize = 32;
+/// Most radios that are tried.
+const WAYS: usize = 8;
 /// How long an answer waits for our link to place it.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a received cookie is used.
@@ -106,7 +108,18 @@ pub(super) struct Answer {
     pub(super) state: Box<HandshakeState>,
     /// Whether the first message arrived under the keys of a session.
     pub(super) is_sealed: bool,
+    /// The radio that it came by.
+    radio: RadioId,
     came: Instant,
+}
+
+/// A first message that will be answered with a cookie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CookieAnswer {
+    pub(super) epoch: u8,
+    pub(super) mac: [u8; MAC_BYTES],
+    /// The radio that it came by.
+    pub(super) radio: RadioId,
 }
 
 /// What a neighbour must be told.
@@ -125,7 +138,11 @@ pub(super) enum Need {
 /// The state for one neighbour.
 #[derive(Debug)]
 pub(super) struct Peer {
-    pub(super) spec: PeerSpec,
+    pub(super) node: NodeId,
+    /// Radios that reach it. The first of a node that was met is where a frame in its name came.
+    pub(super) ways: Vec<RadioId>,
+    /// How many of our own messages were asked for; they take turns over the radios.
+    turns: usize,
     pub(super) known: Option<Known>,
     pub(super) current: Option<Session>,
     /// Sessions from before the current one, the newest first.
@@ -133,8 +150,7 @@ pub(super) struct Peer {
     pub(super) pending: VecDeque<Session>,
     pub(super) begun: VecDeque<Begun>,
     pub(super) answers: VecDeque<Answer>,
-    /// First messages that will be answered with a cookie: their epochs and HMACs.
-    pub(super) cookie_answers: VecDeque<(u8, [u8; MAC_BYTES])>,
+    pub(super) cookie_answers: VecDeque<CookieAnswer>,
     cookie: Option<(Cookie, Instant)>,
     pub(super) broadcast: Option<TheirBroadcast>,
     /// Whether it has not confirmed our broadcast key yet.
@@ -173,7 +189,9 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(spec: PeerSpec, known: Option<Known>, now: Instant, first_epoch: u8) -> Self {
         Self {
-            spec,
+            node: spec.node,
+            ways: vec![spec.radio],
+            turns: 0,
             known,
             current: None,
             earlier: VecDeque::new(),
@@ -204,6 +222,33 @@ impl Peer {
             sealed: 0,
             opened: 0,
         }
+    }
+
+    /// Forgets all but where the neighbour is and what was rejected; its key is `known` now.
+    pub(super) fn begin_anew(&mut self, known: Option<Known>, now: Instant, first_epoch: u8) {
+        let spec = PeerSpec { node: self.node, radio: self.ways[0] };
+        let before = std::mem::replace(self, Self::new(spec, known, now, first_epoch));
+        self.ways = before.ways;
+        (self.rejected, self.is_met) = (before.rejected, before.is_met);
+    }
+
+    /// Adds a radio that reaches the neighbour.
+    pub(super) fn add_way(&mut self, radio: RadioId) {
+        if !self.ways.contains(&radio) && self.ways.len() < WAYS {
+            self.ways.push(radio);
+        }
+    }
+
+    /// The radio for a message: an answer goes back where its question came from; of our own, each
+    /// takes the next, as some of the ways may be cut or not lead to the neighbour at all.
+    pub(super) fn way(&mut self, need: Need) -> RadioId {
+        let asked = self.answers.front().map(|answer| answer.radio);
+        let asked = asked.or(self.cookie_answers.front().map(|answer| answer.radio));
+        if let Some(radio) = asked.filter(|_| need == Need::Answer) {
+            return radio;
+        }
+        self.turns = self.turns.wrapping_add(1);
+        self.ways[(self.turns - 1) % self.ways.len()]
     }
 
     /// An unused number for a key under which the neighbour will send.
@@ -258,14 +303,14 @@ impl Peer {
         now: Instant,
         theirs: u8,
         state: HandshakeState,
-        is_sealed: bool,
+        (radio, is_sealed): (RadioId, bool),
     ) -> bool {
         self.answers.retain(|answer| now.since(answer.came) < ANSWER_PATIENCE);
         if self.answers.len() == ANSWERS {
             return false;
         }
         let state = Box::new(state);
-        self.answers.push_back(Answer { theirs, state, is_sealed, came: now });
+        self.answers.push_back(Answer { theirs, state, is_sealed, radio, came: now });
         self.answer_at = now;
         true
     }
@@ -386,7 +431,7 @@ impl Peer {
     }
 
     fn begins_at(&self, us: NodeId) -> Instant {
-        let waits = if us > self.spec.node { HIGHER_WAITS } else { Duration::ZERO };
+        let waits = if us > self.node { HIGHER_WAITS } else { Duration::ZERO };
         self.alone_since + waits
     }
 

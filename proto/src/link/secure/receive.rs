@@ -4,10 +4,11 @@ use bytes::Bytes;
 
 use super::config::CookieUse;
 use super::noise::{Refusal, cookie_of, has_cookie};
+use super::peer::CookieAnswer;
 use super::session::{Disbelief, SaidAt, Session, TheirBroadcast};
 use super::status::{Reason, SecureEvent};
 use super::{Secure, draw};
-use crate::base::{Cx, EtherType, FrameUp, Instant, ReceivedFrame};
+use crate::base::{Cx, EtherType, FrameUp, Instant, RadioId, ReceivedFrame};
 use crate::wire::secure::{
     DecodeError, HANDSHAKE_HEADER_BYTES, Header, Kind, Said, UNIT, decode_carrier,
 };
@@ -19,8 +20,11 @@ impl Secure {
     /// Handles a frame for this node or for all.
     pub(super) fn on_frame(&mut self, cx: &mut Cx<'_>, frame: ReceivedFrame) {
         let known = self.index.get(&frame.from).copied();
-        let met = known.or_else(|| self.meet(cx.now, &frame));
-        let Some(index) = met else { return self.strangers.count(Reason::NotTrusted) };
+        let met = known.map_or_else(|| self.meet(cx.now, &frame), Ok);
+        let index = match met {
+            Ok(index) => index,
+            Err(reason) => return self.strangers.count(reason),
+        };
         if let Err(reason) = self.open(cx, index, frame) {
             let peer = &mut self.peers[index];
             peer.rejected.count(reason);
@@ -65,34 +69,41 @@ impl Secure {
         frame: ReceivedFrame,
     ) -> Result<(), Reason> {
         match header.kind {
-            Kind::Init => self.on_init(cx, index, &frame.payload, false),
+            Kind::Init => self.on_init(cx, index, &frame.payload, (frame.radio, false)),
             Kind::Response => {
                 let beacon = self.on_response(cx, index, &frame.payload)?;
-                self.give_up(&frame, header.kind, beacon)
+                self.give_up(index, &frame, header.kind, beacon)
             }
             Kind::Cookie => self.on_cookie(cx, index, &frame.payload),
             Kind::Carrier => {
                 let body = self.open_for_us(cx, index, header, frame.payload.clone())?;
-                let beacon = self.on_carrier(cx, index, header, &body)?;
-                self.give_up(&frame, header.kind, beacon)
+                let beacon = self.on_carrier(cx, index, header, (frame.radio, &body))?;
+                self.give_up(index, &frame, header.kind, beacon)
             }
             Kind::Link | Kind::Packet | Kind::Cut => {
                 let mut frame = frame;
                 let payload = std::mem::take(&mut frame.payload);
                 let body = self.open_for_us(cx, index, header, payload)?;
-                self.give_up(&frame, header.kind, body)
+                self.give_up(index, &frame, header.kind, body)
             }
             Kind::LinkToAll | Kind::PacketToAll => {
                 let mut frame = frame;
                 let payload = std::mem::take(&mut frame.payload);
                 let body = self.open_for_all(cx.now, index, header, payload)?;
-                self.give_up(&frame, header.kind, body)
+                self.give_up(index, &frame, header.kind, body)
             }
         }
     }
 
     /// Passes an authenticated frame to the link. A carrier may contain nothing for it.
-    fn give_up(&mut self, frame: &ReceivedFrame, kind: Kind, body: Bytes) -> Result<(), Reason> {
+    fn give_up(
+        &mut self,
+        index: usize,
+        frame: &ReceivedFrame,
+        kind: Kind,
+        body: Bytes,
+    ) -> Result<(), Reason> {
+        self.peers[index].add_way(frame.radio);
         self.counters.opened += 1;
         if body.is_empty() && kind <= Kind::Carrier {
             return Ok(());
@@ -128,7 +139,7 @@ impl Secure {
         frame: Bytes,
     ) -> Result<Bytes, Reason> {
         let (us, peer) = (self.node, &mut self.peers[index]);
-        let from = peer.spec.node;
+        let from = peer.node;
         let session = peer.session(header.epoch).ok_or(Reason::NoKey)?;
         let body = session.open(header, from, us, frame).map_err(reason)?;
         peer.on_opened(cx.now);
@@ -146,7 +157,7 @@ impl Secure {
         frame: Bytes,
     ) -> Result<Bytes, Reason> {
         let peer = &mut self.peers[index];
-        let from = peer.spec.node;
+        let from = peer.node;
         let key = peer.broadcast.as_mut().filter(|key| key.epoch == header.epoch);
         let body = key.ok_or(Reason::NoKey)?.open(header, from, frame).map_err(reason)?;
         peer.on_opened(now);
@@ -155,7 +166,7 @@ impl Secure {
 
     fn on_agreed(&mut self, cx: &mut Cx<'_>, index: usize, is_initiator: bool) {
         self.counters.handshakes_done += 1;
-        let with = self.peers[index].spec.node;
+        let with = self.peers[index].node;
         cx.emit(|| SecureEvent::KeysAgreed { with, is_initiator });
         self.ask(cx.now);
         self.set_timeout(cx.now);
@@ -168,7 +179,7 @@ impl Secure {
         cx: &mut Cx<'_>,
         index: usize,
         message: &[u8],
-        is_sealed: bool,
+        (radio, is_sealed): (RadioId, bool),
     ) -> Result<(), Reason> {
         let handshakes = self.handshakes(index).ok_or(Reason::NotTrusted)?;
         let mac = handshakes.init_mac(message).ok_or(Reason::HandshakeForged)?;
@@ -181,7 +192,7 @@ impl Secure {
                 return Err(Reason::HandshakeLimited);
             }
         } else if !self.may_answer(cx, index, message) {
-            return self.offer_cookie(cx, index, (epoch, mac));
+            return self.offer_cookie(cx, index, CookieAnswer { epoch, mac, radio });
         }
         let seed = draw(&mut self.rng);
         let handshakes = self.handshakes(index).ok_or(Reason::NotTrusted)?;
@@ -189,7 +200,7 @@ impl Secure {
             Refusal::Forged => Reason::HandshakeForged,
             Refusal::Mode => Reason::OtherMode,
         })?;
-        if !self.peers[index].on_answer(cx.now, epoch, state, is_sealed) {
+        if !self.peers[index].on_answer(cx.now, epoch, state, (radio, is_sealed)) {
             return Err(Reason::HandshakeLimited);
         }
         self.ask(cx.now);
@@ -202,7 +213,7 @@ impl Secure {
     fn may_answer(&mut self, cx: &mut Cx<'_>, index: usize, message: &[u8]) -> bool {
         let secrets = self.cookie_secrets(cx.now);
         let peer = &mut self.peers[index];
-        let node = peer.spec.node;
+        let node = peer.node;
         if secrets.iter().any(|secret| has_cookie(message, &cookie_of(secret, node))) {
             return peer.with_cookie.take(cx.now);
         }
@@ -215,7 +226,7 @@ impl Secure {
         &mut self,
         cx: &mut Cx<'_>,
         index: usize,
-        to: (u8, [u8; 32]),
+        to: CookieAnswer,
     ) -> Result<(), Reason> {
         let peer = &mut self.peers[index];
         if peer.cookie_answers.len() < COOKIE_ANSWERS && peer.cookies.take(cx.now) {
@@ -285,14 +296,14 @@ impl Secure {
         cx: &mut Cx<'_>,
         index: usize,
         header: &Header,
-        body: &Bytes,
+        (radio, body): (RadioId, &Bytes),
     ) -> Result<Bytes, Reason> {
         let (said, frame) = decode_carrier(body).ok_or(Reason::Malformed)?;
         let frame = body.slice_ref(frame);
         let session = self.peers[index].session(header.epoch).ok_or(Reason::NoKey)?;
         let when = SaidAt { session: session.born, counter: header.counter };
         for said in said {
-            self.on_said(cx, index, when, said)?;
+            self.on_said(cx, index, (when, radio), said)?;
         }
         Ok(frame)
     }
@@ -301,21 +312,27 @@ impl Secure {
         &mut self,
         cx: &mut Cx<'_>,
         index: usize,
-        when: SaidAt,
+        (when, radio): (SaidAt, RadioId),
         said: Said<'_>,
     ) -> Result<(), Reason> {
         let peer = &mut self.peers[index];
         match said {
-            Said::Init(message) => return self.on_init(cx, index, message, true),
+            Said::Init(message) => return self.on_init(cx, index, message, (radio, true)),
             Said::Response(message) => {
                 self.on_response(cx, index, message)?;
             }
-            // A carrier that somebody held back may tell a key that is no longer used.
-            Said::BroadcastKey { .. }
-                if peer.broadcast.as_ref().is_some_and(|key| when <= key.said) => {}
+            // A carrier that somebody held back may tell a key that is no longer used. That the
+            // present one came is said again.
+            Said::BroadcastKey { epoch, secret, .. }
+                if let Some(key) = peer.broadcast.as_ref().filter(|key| when <= key.said) =>
+            {
+                if key.is(epoch, secret) {
+                    (peer.owes_ack, peer.own_at) = (Some(epoch), cx.now);
+                }
+            }
             Said::BroadcastKey { epoch, first, secret } => {
                 match peer.broadcast.as_mut().filter(|key| key.is(epoch, secret)) {
-                    Some(key) => key.said = when,
+                    Some(key) => key.on_told_again(first, when),
                     None => {
                         let cipher = self.config.cipher;
                         let key = TheirBroadcast::new(cipher, epoch, secret, (first, when));

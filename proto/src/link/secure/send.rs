@@ -1,7 +1,7 @@
 //! Frames on their way down: they are sealed, or carry a handshake message.
 
 use super::noise::{INIT_BYTES, MAC_BYTES, cookie_of};
-use super::peer::{Begun, Need};
+use super::peer::{Begun, CookieAnswer, Need};
 use super::session::{OwnBroadcast, Session};
 use super::{Secure, draw, later};
 use crate::base::{
@@ -124,8 +124,8 @@ impl Secure {
     }
 
     fn answer_with_cookie(&mut self, now: Instant, index: usize) -> Option<Bytes> {
-        let (epoch, mac) = self.peers[index].cookie_answers.pop_front()?;
-        let cookie = cookie_of(&self.cookie_secrets(now)[0], self.peers[index].spec.node);
+        let CookieAnswer { epoch, mac, .. } = self.peers[index].cookie_answers.pop_front()?;
+        let cookie = cookie_of(&self.cookie_secrets(now)[0], self.peers[index].node);
         let pair = &self.peers[index].known.as_ref()?.pair;
         let message = pair.seal_cookie(&cookie, (epoch, &mac), &mut self.rng);
         self.counters.cookies_sent += 1;
@@ -160,7 +160,7 @@ impl Secure {
         body.extend_from_slice(frame);
         let header = self.header(Kind::Carrier);
         let peer = &mut self.peers[index];
-        let to = peer.spec.node;
+        let to = peer.node;
         peer.sealed += 1;
         self.counters.sealed += 1;
         Some(peer.current.as_mut()?.seal(header, self.node, to, &body))

@@ -327,6 +327,16 @@ impl TheirBroadcast {
         self.epoch == epoch && self.secret == *secret
     }
 
+    /// The neighbour tells the key again, for frames with counters of at least `first`. If it says
+    /// so in a new session, and all of them would be too old, another owner of the key has sent one
+    /// with a counter far ahead in its name: then the window begins anew.
+    pub(super) fn on_told_again(&mut self, first: u64, when: SaidAt) {
+        if when.session > self.said.session && self.window.is_past(first) {
+            self.window = Window::starting_at(first);
+        }
+        self.said = when;
+    }
+
     /// Opens a broadcast.
     pub(super) fn open(
         &mut self,

@@ -20,6 +20,7 @@ struct Node {
     id: NodeId,
     secure: Secure,
     came: Vec<ReceivedFrame>,
+    asked: Vec<Wanted>,
 }
 
 impl Node {
@@ -36,7 +37,7 @@ impl Node {
             peers: others.iter().map(peer).collect(),
             keys: Arc::new(others.iter().map(key).collect()),
         });
-        Self { id: NodeId(id), secure, came: Vec::new() }
+        Self { id: NodeId(id), secure, came: Vec::new(), asked: Vec::new() }
     }
 
     fn counter(&self, name: &str) -> u64 {
@@ -68,6 +69,8 @@ struct Air {
     rng: crate::base::Rng,
     loss: f64,
     delay: Duration,
+    /// The radio by which frames arrive.
+    radio: RadioId,
 }
 
 impl Air {
@@ -82,6 +85,7 @@ impl Air {
             rng,
             loss: 0.0,
             delay: Duration::from_micros(300),
+            radio: RadioId(0),
         }
     }
 
@@ -129,6 +133,7 @@ impl Air {
                 _ => {}
             }
         }
+        self.nodes[index].asked.extend(&wanted);
         for want in wanted {
             self.send(index, Some(want.to.0), FlowId::CONTROL, b"stamp");
         }
@@ -141,7 +146,7 @@ impl Air {
                 continue;
             }
             let frame = ReceivedFrame {
-                radio: RadioId(0),
+                radio: self.radio,
                 from,
                 to,
                 protocol: EtherType::SEALED,
@@ -483,6 +488,79 @@ fn a_revoked_node_is_cut_off_at_once_and_does_not_read_on() {
     assert!(air.send(0, None, FlowId(0), b"for one"));
     air.run(air.delay * 2);
     assert!(heard(&air, 1, b"for one") && !heard(&air, 2, b"for one"));
+}
+
+#[test]
+fn who_was_met_and_is_gone_does_not_read_on_once_it_is_revoked() {
+    let nodes = [(1, 2), (2, 1), (3, 1)];
+    let mut air = Air::new(nodes.map(|(id, other)| Node::new(id, &[other], 0, &config())).into());
+    let trust = |air: &mut Air, ids: &[u16]| {
+        let keys = ids.iter().map(|id| (NodeId(*id), identity(*id).public())).collect();
+        air.nodes[0].secure.set_keys(&mut Cx::new(air.now), &keys);
+        air.settle(0);
+    };
+    trust(&mut air, &[2, 3]);
+    air.run(SECOND * 5);
+    assert!(air.nodes[0].has_session(3));
+    air.nodes.pop();
+    air.run(session::EXPIRES_AFTER + SECOND * 100);
+    assert_eq!(air.nodes[0].secure.peers.len(), 1, "it is forgotten");
+    let known = |air: &Air| air.nodes[0].secure.broadcast.secret;
+    let before = known(&air);
+    trust(&mut air, &[2]);
+    assert_ne!(known(&air), before);
+}
+
+#[test]
+fn who_counts_far_ahead_in_the_name_of_another_silences_it_for_a_session_at_most() {
+    let mut air = Air::pair(&config());
+    air.run(SECOND * 2);
+    let hears = |air: &mut Air| {
+        air.nodes[1].came.clear();
+        assert!(air.send(0, None, FlowId(0), b"to all"));
+        air.run(air.delay * 2);
+        !air.nodes[1].came.is_empty()
+    };
+    assert!(hears(&mut air));
+    let (from, to, old) = air.recorded.last().expect("the broadcast").clone();
+    let sent = std::mem::replace(&mut air.nodes[0].secure.broadcast.sent, (1 << 48) - 1);
+    assert!(hears(&mut air), "a third one that has the key seals as well");
+    air.nodes[0].secure.broadcast.sent = sent;
+    assert!(!hears(&mut air) && air.nodes[1].rejected("replayed") == 1);
+    air.run(session::REKEY_AFTER + session::GRACE);
+    assert!(hears(&mut air));
+    // Counters from before the new session stay refused.
+    air.nodes[1].came.clear();
+    air.deliver(from, to, old);
+    assert!(air.nodes[1].came.is_empty());
+}
+
+#[test]
+fn messages_go_by_all_radios_and_answers_by_the_one_that_was_asked() {
+    let mut air = Air::pair(&config());
+    air.loss = 1.0;
+    air.run(SECOND * 3);
+    assert!(air.nodes[0].asked.iter().all(|want| want.radio == RadioId(0)));
+    let is_init =
+        |payload: &Bytes| Header::decode(payload).is_ok_and(|head| head.kind == Kind::Init);
+    let mut recorded = air.recorded.iter();
+    let init = recorded.find(|(from, _, payload)| *from == NodeId(2) && is_init(payload));
+    let (from, to, init) = init.expect("it has begun").clone();
+    air.nodes[0].asked.clear();
+    air.radio = RadioId(1);
+    air.deliver(from, to, init);
+    let answers = air.nodes[0].asked.iter().filter(|want| want.is_answer);
+    assert_eq!(answers.map(|want| want.radio).collect::<Vec<_>>(), [RadioId(1)]);
+    assert_eq!(air.nodes[0].secure.peers[0].ways, [RadioId(0)], "anybody can send a first message");
+    // Once a frame of the neighbour was opened, its radio is a way to it.
+    air.loss = 0.0;
+    air.run(SECOND * 5);
+    assert!(air.nodes[0].has_session(2));
+    air.nodes[0].asked.clear();
+    air.loss = 1.0;
+    air.run(session::EXPIRES_AFTER + SECOND);
+    let by = |radio| air.nodes[0].asked.iter().filter(|want| want.radio == RadioId(radio)).count();
+    assert!(by(0) > 20 && by(0).abs_diff(by(1)) <= 1, "{} and {}", by(0), by(1));
 }
 
 #[test]

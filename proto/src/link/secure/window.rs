@@ -30,6 +30,11 @@ impl Window {
         is_told_apart && self.bits[word(counter)] & bit(counter) == 0
     }
 
+    /// Whether a counter is too old to tell.
+    pub(super) fn is_past(&self, counter: u64) -> bool {
+        counter + WINDOW < self.next
+    }
+
     /// Records a new counter.
     pub(super) fn insert(&mut self, counter: u64) {
         if counter >= self.next {
