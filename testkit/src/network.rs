@@ -159,6 +159,26 @@ impl<L: Link> Network<L> {
         *link = (self.make)(node_id(node), radios, peers);
     }
 
+    /// Lets a broadcast that claims to be of `from` arrive at its neighbour `at`.
+    pub fn inject(&mut self, at: usize, from: usize, payload: Bytes) {
+        let node = &mut self.nodes[at];
+        let peer = node.peers.iter().find(|peer| peer.node == node_id(from));
+        let frame = ReceivedFrame {
+            radio: peer.expect("a neighbour").radio,
+            from: node_id(from),
+            to: None,
+            protocol: EtherType::FARHOP,
+            payload,
+            started: node.clock.local(self.now),
+            rate: node.radios[0].rate,
+            signal: None,
+            bits: 0,
+        };
+        let mut cx = Cx::new(node.clock.local(self.now));
+        node.link.handle_rx(&mut cx, FrameUp::Received(frame));
+        self.turn(at);
+    }
+
     /// Runs until the true time `until`.
     pub fn run_until(&mut self, until: Instant) {
         while let Some(next) = self.next_time().filter(|next| *next <= until) {

@@ -1,11 +1,13 @@
 //! A tree of long links on one channel: every link finds step, and no frame comes to a node that
 //! sends.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
+use bytes::Bytes;
 use farhop_proto::base::{Duration, Frame, Instant, NodeId, Phy, Preamble, RadioSpec, Rng, Seed};
-use farhop_proto::link::PeerSpec;
 use farhop_proto::link::wild::{Wild, WildConfig};
+use farhop_proto::link::{NeighbourStatus, PeerSpec};
 use farhop_testkit::{Clock, Network, Span};
 
 const NODES: usize = 24;
@@ -93,4 +95,43 @@ fn any_node_of_a_tree_may_restart() {
         assert!(network.is_in_step(), "after the restart of {node}");
         assert_eq!(network.overlaps.len(), calm, "after the restart of {node}");
     }
+}
+
+#[test]
+fn who_was_refused_is_heard_again_though_it_has_something_to_say_in_each_slot() {
+    let span = |from| Span { ends: [from, from + 1], delay: Duration::from_micros(100) };
+    let heard = Rc::new(RefCell::new(Bytes::new()));
+    let beacon = Rc::clone(&heard);
+    let make = |node: NodeId, radios: &[RadioSpec], peers: &[PeerSpec]| {
+        Wild::build(&WildConfig::default(), node, radios, peers, Seed(7))
+    };
+    let loss = move |_: &mut Rng, frame: &Frame| {
+        if frame.to.is_none() {
+            *heard.borrow_mut() = frame.payload.clone();
+        }
+        false
+    };
+    let clocks = [Clock::default(); 3];
+    let mut network =
+        Network::build(radio(), &clocks, &[span(0), span(1)], Box::new(make), Box::new(loss));
+    let found = in_step_after(&mut network, 0.0, 8.0);
+    network.run_until(secs(found + 1.0));
+    // The last bytes of a beacon are the length of its node's slots.
+    let mut forged = beacon.borrow().to_vec();
+    let length = forged.len();
+    forged[length - 4..].copy_from_slice(&30_000_u32.to_be_bytes());
+    network.inject(1, 2, forged.into());
+    let refused = |network: &Network<Wild>| {
+        let of_it = |peer: &NeighbourStatus| peer.node == NodeId(3);
+        let neighbours = network.status(1).neighbours;
+        neighbours.into_iter().find(of_it).expect("a neighbour").refused
+    };
+    assert_eq!(refused(&network).as_deref(), Some("slot-length"));
+    network.run_until(secs(found + 8.0));
+    assert_eq!(refused(&network), None);
+    let before = network.packets.clone();
+    network.run_until(secs(found + 9.0));
+    assert!(network.is_in_step());
+    let came: Vec<u64> = (0..3).map(|node| network.packets[node] - before[node]).collect();
+    assert!(came.iter().all(|packets| *packets > 100), "{came:?}");
 }

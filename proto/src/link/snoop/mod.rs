@@ -263,11 +263,16 @@ impl Layer for Snoop {
         None
     }
 
-    /// Free places here; none if the link would not accept the packet at all.
+    /// Free places here; none if the link would not accept the packet at all. A neighbour to which
+    /// nothing goes has half of the places at most, and does not keep the others from theirs.
     fn room(&self, lane: Lane) -> Room {
         let free = free(self.config.queue_packets, &self.waiting, lane);
-        let is_open = !self.under_way.is_empty() || !self.link.room(lane).is_none();
-        if is_open { Room::units(free) } else { Room::NONE }
+        let is_taken = !self.link.room(lane).is_none();
+        let of_it = || self.waiting.iter().filter(|it| target(it) == (lane.radio, lane.to)).count();
+        if !is_taken && (self.under_way.is_empty() || of_it() >= self.config.queue_packets / 2) {
+            return Room::NONE;
+        }
+        Room::units(free)
     }
 
     fn handle_tx(&mut self, cx: &mut Cx<'_>, packet: Packet) {

@@ -3,15 +3,19 @@
 use super::Wild;
 use super::port::Toward;
 use super::send::{What, lane};
+use super::turns::Turn;
 use crate::base::{Cx, Duration, FlowId, Frame, Instant, Lane, RoomBelow, Wanted};
 use crate::wire::wild::Kind;
 
+/// A slot in this many begins with a beacon whatever waits: only beacons tell how long a node's
+/// slots are meant to be. The middle of a star has one in each slot, and its stations hear that.
+const BEACON_EVERY: u16 = 128;
 /// Bytes of a beacon after its header, before turns: the slot length.
 pub(super) const BEACON_BYTES: usize = 4;
 
 impl Wild {
-    /// A beacon that opens a slot for several neighbours: if it assigns turns, or if other frames
-    /// are sealed, so that only their addressee can read their stamp.
+    /// A beacon that opens a slot: for several neighbours if it assigns turns, or if other frames
+    /// are sealed, so that only their addressee can read their stamp; and from time to time.
     pub(super) fn opening_beacon(
         &mut self,
         now: Instant,
@@ -22,7 +26,9 @@ impl Wild {
         let neighbours: usize = group.ports.iter().map(|port| port.peers.len()).sum();
         let is_sealed = self.port(place).spec.seal_bytes > 0;
         let gives_turns = !self.given_turns(place).is_empty();
-        if gives_turns || (is_sealed && neighbours > 1) {
+        let port = self.port(place);
+        let is_due = port.since_beacon >= BEACON_EVERY && port.turns.turn != Turn::Granted;
+        if gives_turns || is_due || (is_sealed && neighbours > 1) {
             self.beacon(now, place, below)
         } else {
             None
@@ -31,7 +37,7 @@ impl Wild {
 
     /// The layer below wants a frame to be sent.
     pub(super) fn on_wanted(&mut self, cx: &mut Cx<'_>, wanted: Wanted) {
-        let Some(index) = self.peer_index(wanted.to) else { return };
+        let Some(index) = self.peer_index(wanted.radio, wanted.to) else { return };
         self.peers[index].wanted = Some(wanted);
         let group = self.peers[index].place.0;
         if wanted.is_answer && self.groups[group].slots.begin(cx.now) {
@@ -86,6 +92,7 @@ impl Wild {
         let mut body = (self.settings.slot.as_micros() as u32).to_be_bytes().to_vec();
         body.extend(turns);
         self.counters.beacons += 1;
+        self.port_mut(place).since_beacon = 0;
         let content = self.control(Kind::Idle, None, &[], &body);
         Some(self.give(now, place, content))
     }

@@ -1,13 +1,16 @@
 //! Classes of flows: which flows they select, how the link treats them, and who is served first
 //! (`wildnet.md` 4, 8).
 //!
-//! The link's own values are the default class, at index 0. A class with the preset `auto` has two
-//! entries in the list: as `interactive`, and behind that as `bulk`.
+//! The link's own values are the default class, at index 0. A class with the preset `auto` has an
+//! entry in the list for each [`Manner`] of a flow, in that order.
+
+use std::ops::Range;
 
 use super::classify::{ClassConfig, Preset};
 use super::config::{InOrder, Retries, WildConfig};
+use super::habit::Manner;
 use super::recovery::Rules;
-use crate::base::{Duration, Instant, Packet};
+use crate::base::{Duration, Packet};
 
 /// Target loss of `interactive`.
 const INTERACTIVE_LOSS: f64 = 0.001;
@@ -111,9 +114,16 @@ fn retries_within(most: Duration, slot: Duration) -> u8 {
 /// Which class a packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// The class; of an `auto` class, its `interactive` entry.
+    /// The class; of an `auto` class, its first entry.
     pub(super) class: usize,
     pub(super) is_auto: bool,
+}
+
+impl Choice {
+    /// Its entries.
+    pub(super) fn entries(self) -> Range<usize> {
+        self.class..self.class + if self.is_auto { Manner::ALL.len() } else { 1 }
+    }
 }
 
 /// All classes of a link.
@@ -133,8 +143,8 @@ impl Classes {
             let choice = Choice { class: all.len(), is_auto: class.preset == Preset::Auto };
             matches.push((class.clone(), choice));
             if choice.is_auto {
-                all.push(Class::of_preset(config, class, Preset::Interactive));
-                all.push(Class::of_preset(config, class, Preset::Bulk));
+                let entry = |manner: Manner| Class::of_preset(config, class, manner.preset());
+                all.extend(Manner::ALL.map(entry));
             } else {
                 all.push(Class::of_preset(config, class, class.preset));
             }
@@ -234,53 +244,9 @@ impl Precedence {
     }
 }
 
-/// Time over which the packets of a flow are observed.
-const HABIT_TIME: Duration = Duration::from_secs(1);
-/// Packets of at least this mean length fill frames, in bytes.
-const FULL_BYTES: u32 = 1_000;
-/// Packets of at most this mean length are small, in bytes.
-const SMALL_BYTES: u32 = 500;
-/// This many full packets within `HABIT_TIME` show a bulk flow.
-const FULL_PACKETS: u32 = 10;
-/// More packets per second than this make a bulk flow; at most half of it is a low rate.
-const HIGH_RATE: u32 = 400;
-
-/// The behaviour of a flow, for an `auto` class. A flow is interactive until many or full packets
-/// come within a second. It becomes interactive again after a second with small packets at a low
-/// rate. Between the two it stays what it is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Habit {
-    since: Instant,
-    packets: u32,
-    bytes: u32,
-    is_bulk: bool,
-}
-
-impl Habit {
-    /// Counts a packet of `bytes` bytes. Returns whether the flow is a bulk flow.
-    pub(super) fn on_packet(&mut self, now: Instant, bytes: usize) -> bool {
-        if now.since(self.since) >= HABIT_TIME {
-            let is_small = self.bytes <= SMALL_BYTES * self.packets;
-            if self.packets > 0 && is_small && self.packets <= HIGH_RATE / 2 {
-                self.is_bulk = false;
-            }
-            (self.since, self.packets, self.bytes) = (now, 0, 0);
-        }
-        self.packets += 1;
-        self.bytes = self.bytes.saturating_add(bytes as u32);
-        let is_full = self.packets >= FULL_PACKETS && self.bytes >= FULL_BYTES * self.packets;
-        self.is_bulk |= is_full || self.packets > HIGH_RATE;
-        self.is_bulk
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(ms: u64) -> Instant {
-        Instant::ZERO + Duration::from_millis(ms)
-    }
 
     #[test]
     fn a_preset_is_what_it_says_and_own_values_win() {
@@ -301,13 +267,16 @@ mod tests {
         let classes = Classes::build(&config);
         let levels: Vec<_> =
             classes.all().iter().map(|class| (class.name.as_str(), class.level)).collect();
-        assert_eq!(levels, [("default", 3), ("voice", 1), ("shell", 0), ("any", 2), ("any", 3)]);
+        let right =
+            [("default", 3), ("voice", 1), ("shell", 0), ("any", 2), ("any", 3), ("any", 1)];
+        assert_eq!(levels, right);
         let voice = classes.get(1);
         // Three rounds of 40 ms and a slot of 20 ms are 140 ms.
         assert_eq!((voice.rules.most_retries(), voice.queue), (3, 8));
         assert!(voice.drops_oldest && !voice.is_ordered);
         assert_eq!(classes.get(2).rules.target, 0.001);
         assert_eq!(classes.get(4).rules.retries, config.retries);
+        assert_eq!((classes.get(5).queue, classes.get(5).preset), (8, Some(Preset::Realtime)));
     }
 
     /// The levels of `frames` frames of 1 ms, if the levels in `busy` always have something to
@@ -341,31 +310,5 @@ mod tests {
             let share = served.iter().filter(|other| **other == level).count();
             assert!(share >= 20, "{share} of 100 frames for level {level}");
         }
-    }
-
-    #[test]
-    fn a_habit_is_kept_until_the_flow_clearly_does_something_else() {
-        let mut habit = Habit::default();
-        // Twenty small packets a second, then a download, then small ones again.
-        let typing = (0..60).map(|n| (n * 50, 80));
-        assert!(typing.clone().all(|(ms, bytes)| !habit.on_packet(at(ms), bytes)));
-        let download: Vec<bool> =
-            (0..300).map(|n| habit.on_packet(at(3_000 + n * 3), 1_500)).collect();
-        assert_eq!(download.iter().position(|bulk| *bulk), Some(9));
-        assert!(download[9..].iter().all(|bulk| *bulk));
-        let again: Vec<bool> =
-            typing.map(|(ms, bytes)| habit.on_packet(at(5_000 + ms), bytes)).collect();
-        assert!(again[0] && again[19] && !again[20] && !again[59], "after one second");
-        // Neither small nor full, at a medium rate: the flow stays what it is.
-        assert!((0..900).all(|n| !habit.on_packet(at(9_000 + n * 4), 700)));
-        let mut bulk = Habit { is_bulk: true, ..habit };
-        assert!((0..900).all(|n| bulk.on_packet(at(9_000 + n * 4), 700)));
-    }
-
-    #[test]
-    fn many_small_packets_are_no_low_rate() {
-        let mut habit = Habit::default();
-        let first = (0..1_000_u64).position(|n| habit.on_packet(at(n), 60));
-        assert_eq!(first, Some(400));
     }
 }

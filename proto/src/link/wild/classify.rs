@@ -64,7 +64,7 @@ pub enum Preset {
     /// Retransmission until at most the link's target loss is left, as far as 150 ms permit; no
     /// order; a queue of 8 packets that drops the oldest one; priority 2.
     Realtime,
-    /// `interactive` or `bulk`, according to the size and rate of each flow's packets.
+    /// `interactive`, `bulk` or `realtime`, according to the size and rate of each flow's packets.
     Auto,
 }
 

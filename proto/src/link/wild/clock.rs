@@ -8,6 +8,9 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// Timestamps may be ahead of the node's clock by this much, in nanoseconds.
 const AHEAD: i64 = 1_000_000;
 
+/// Frames of which the one that was reported soonest says how far a clock jumped.
+const SETTLING: u8 = 16;
+
 /// Converts the timestamps of one radio to the clock of the node.
 ///
 /// Where there is a device, it already does so; this is for clocks that jump.
@@ -17,6 +20,8 @@ pub(super) struct RadioClock {
     offset: i64,
     /// Since when all timestamps have been impossible.
     wrong_since: Option<Instant>,
+    /// How many more frames may lower the offset: the one that set it may have been reported late.
+    settling: u8,
 }
 
 impl RadioClock {
@@ -34,6 +39,10 @@ impl RadioClock {
             let age = now.signed_since(started);
             age >= -AHEAD && age <= (air + PATIENCE).as_nanos() as i64
         };
+        if self.settling > 0 {
+            self.settling -= 1;
+            self.offset = self.offset.min(now.saturating_sub(air).signed_since(stamp));
+        }
         let started = stamp.offset(self.offset);
         if is_possible(started) {
             self.wrong_since = None;
@@ -46,6 +55,7 @@ impl RadioClock {
         self.wrong_since = None;
         let started = now.saturating_sub(air);
         self.offset = started.signed_since(stamp);
+        self.settling = SETTLING;
         Some(started)
     }
 }
@@ -71,5 +81,24 @@ mod tests {
         // And back.
         assert_eq!(told(ms(280), 0), None);
         assert_eq!(told(ms(440), 0), Some(ms(440)));
+    }
+
+    #[test]
+    fn a_frame_that_was_reported_late_does_not_set_the_clock_for_long() {
+        let ms = Duration::from_millis;
+        let (mut clock, start) = (RadioClock::default(), Instant::ZERO + ms(10_000));
+        let mut told = |after: u64, late: u64, jump: i64| {
+            let began = start + ms(after);
+            let now = began + ms(1) + ms(late);
+            let started = clock.started(now, began.offset(jump), ms(1), ms(160));
+            started.map(|at| at.signed_since(began) / 1_000_000)
+        };
+        assert_eq!(told(0, 0, 0), Some(0));
+        assert_eq!((told(40, 0, 1_000_000_000), told(240, 7, 1_000_000_000)), (None, Some(7)));
+        let late = [3, 9, 0, 5].map(|late| told(280 + late, late, 1_000_000_000));
+        assert_eq!(late, [3, 3, 0, 0].map(Some));
+        (0..20).for_each(|at| _ = told(400 + at, 2, 1_000_000_000));
+        // Once settled, a clock that drifts is left alone.
+        assert_eq!(told(500, 0, 1_001_000_000), Some(1));
     }
 }

@@ -20,6 +20,7 @@ mod cycle;
 mod done;
 mod fair;
 mod grants;
+mod habit;
 mod packets;
 mod parts;
 mod peer;
@@ -218,8 +219,11 @@ impl Wild {
         incarnation
     }
 
-    fn peer_index(&self, node: NodeId) -> Option<usize> {
-        self.peers.iter().position(|peer| peer.spec.node == node)
+    /// A neighbour of a radio; if it is none of that radio, one of another radio.
+    fn peer_index(&self, radio: RadioId, node: NodeId) -> Option<usize> {
+        let mut all = self.peers.iter();
+        let exact = all.position(|peer| peer.spec == PeerSpec { node, radio });
+        exact.or_else(|| self.peers.iter().position(|peer| peer.spec.node == node))
     }
 
     /// Advances the schedules to the present.
@@ -421,7 +425,7 @@ impl Layer for Wild {
     fn room(&self, lane: Lane) -> Room {
         let of = |peer: &Peer| peer.queue.room(lane.flow, lane.overflow);
         let units = match lane.to {
-            Some(node) => self.peer_index(node).map(|index| of(&self.peers[index])),
+            Some(node) => self.peer_index(lane.radio, node).map(|index| of(&self.peers[index])),
             None => self.all_by(lane.radio).map(of).min(),
         };
         units.map_or(Room::NONE, Room::units)
@@ -439,7 +443,7 @@ impl Layer for Wild {
             }
             return;
         }
-        let Some(index) = packet.to.and_then(|node| self.peer_index(node)) else {
+        let Some(index) = packet.to.and_then(|node| self.peer_index(packet.radio, node)) else {
             return self.count_drop(packet, DropCause::NoRoute);
         };
         if !self.fits_any_slot(index, packet.payload.len()) {

@@ -51,12 +51,15 @@ impl Wild {
             let port = self.port(place);
             let waits = |index: &usize| {
                 let peer = &self.peers[*index];
-                peer.has_data_of(level) && peer.is_up && !below(lane(peer)).is_none()
+                let has = peer.has_data_of(level) || self.parity_of(*index, level).is_some();
+                has && peer.is_up && !below(lane(peer)).is_none()
             };
             let mut waiting: Vec<usize> = port.peers.iter().copied().filter(waits).collect();
             waiting.sort_unstable_by_key(|index| (*index <= port.favoured, *index));
             waiting.into_iter().find_map(|index| {
-                let frame = self.of_level(now, index, level)?;
+                let class = self.parity_of(index, level);
+                let parity = class.and_then(|class| self.parity(now, (index, class)));
+                let frame = parity.or_else(|| self.of_level(now, index, level))?;
                 self.port_mut(place).favoured = index;
                 Some(frame)
             })
@@ -95,8 +98,8 @@ impl Wild {
         move |bytes| spec.share(HEADER_BYTES + bytes) + overhead
     }
 
-    /// Air time for the parity of open blocks and for waiting parity on a radio, except that of one
-    /// class of one neighbour.
+    /// Air time for the parity of open blocks and for waiting parity on a radio, except that of the
+    /// open block of one class of one neighbour.
     pub(super) fn reserved(
         &self,
         place: (usize, usize),
@@ -109,9 +112,20 @@ impl Wild {
         self.port(place).peers.iter().map(of).sum()
     }
 
-    pub(super) fn parity(&mut self, now: Instant, index: usize) -> Option<Frame> {
+    /// The class of a level that has parity waiting for a neighbour.
+    fn parity_of(&self, index: usize, level: usize) -> Option<usize> {
+        let is_one = |class: &usize| self.settings.classes.get(*class).level == level;
+        self.peers[index].classes_with_parity().find(is_one)
+    }
+
+    /// Parity that waits for a neighbour, of whatever class.
+    pub(super) fn any_parity(&mut self, now: Instant, index: usize) -> Option<Frame> {
+        let class = self.peers[index].classes_with_parity().next()?;
+        self.parity(now, (index, class))
+    }
+
+    fn parity(&mut self, now: Instant, (index, class): (usize, usize)) -> Option<Frame> {
         let place = self.peers[index].place;
-        let class = self.peers[index].codes.iter().position(|code| !code.parity.is_empty())?;
         let (coded, unit) = self.peers[index].codes[class].parity.front()?.clone();
         let ack = self.peers[index].ack();
         if !self.fits(now, (place, Toward::Many(index)), ack.len() + unit.len(), Duration::ZERO) {
@@ -122,10 +136,10 @@ impl Wild {
         code.on_parity_frame();
         let share = self.frame_air(index)(unit.len());
         let code = &mut self.peers[index].codes[class];
-        code.reserved = code.reserved.saturating_sub(share);
-        if code.parity.is_empty() {
-            code.reserved = Duration::ZERO;
-        }
+        code.waiting_air = match code.parity.is_empty() {
+            true => Duration::ZERO,
+            false => code.waiting_air.saturating_sub(share),
+        };
         self.counters.coded_sent += 1;
         let mut content = self.control(Kind::Fec, Some(index), &ack, &unit);
         (content.what, content.coded) = (What::Parity, Some(coded));
@@ -187,7 +201,7 @@ impl Wild {
         let coded = Coded { block: block.id, index: block.len() as u8, k: most as u8 };
         block.push(head, payload);
         let is_full = block.len() == most;
-        code.reserved = air;
+        code.open_air = air;
         if is_full {
             code.close(&peer.sender.estimate);
         }
@@ -363,7 +377,7 @@ impl Wild {
         let peer = &mut self.peers[index];
         let is_any = !classes.is_empty();
         classes.into_iter().for_each(|class| peer.codes[class].close(&peer.sender.estimate));
-        if is_any { self.parity(now, index) } else { None }
+        if is_any { self.any_parity(now, index) } else { None }
     }
 
     fn order_flag(&self, class: usize) -> u8 {

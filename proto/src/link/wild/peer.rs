@@ -154,10 +154,18 @@ impl Peer {
         self.sender.has_lost(level) || (self.queue.has(level) && self.sender.has_room(level))
     }
 
-    /// Air time for the parity of open blocks and for waiting parity, except that of one class.
+    /// Air time for the parity of open blocks and for waiting parity, except that of the open block
+    /// of one class.
     pub(super) fn reserved(&self, except: usize) -> Duration {
-        let codes = self.codes.iter().filter(|code| code.class != except);
-        codes.map(|code| code.reserved).sum()
+        let open = self.codes.iter().filter(|code| code.class != except);
+        let waiting = self.codes.iter().map(|code| code.waiting_air);
+        open.map(|code| code.open_air).chain(waiting).sum()
+    }
+
+    /// The classes with parity that waits.
+    pub(super) fn classes_with_parity(&self) -> impl Iterator<Item = usize> {
+        let waiting = self.codes.iter().filter(|code| !code.parity.is_empty());
+        waiting.map(|code| code.class)
     }
 
     /// Coded frames per data frame, in the last slot with data.
@@ -247,8 +255,9 @@ pub(super) struct Coding {
     class: usize,
     pub(super) block: Option<Encoder>,
     pub(super) parity: VecDeque<(Coded, Bytes)>,
-    /// Air time for the parity of the open block and for the waiting parity.
-    pub(super) reserved: Duration,
+    /// Air time for the parity of the open block, and for the waiting parity.
+    pub(super) open_air: Duration,
+    pub(super) waiting_air: Duration,
     data_frames: u32,
     parity_frames: u32,
     /// Data and coded frames in the last slot with data.
@@ -264,7 +273,7 @@ impl Coding {
         self.parity_frames = 0;
         self.block = None;
         self.parity.clear();
-        self.reserved = Duration::ZERO;
+        (self.open_air, self.waiting_air) = (Duration::ZERO, Duration::ZERO);
     }
 
     pub(super) fn on_data_frame(&mut self) {
@@ -293,8 +302,9 @@ impl Coding {
             let coded = Coded { block: block.id, index: k + number as u8, k };
             self.parity.push_back((coded, unit));
         }
-        if self.parity.is_empty() {
-            self.reserved = Duration::ZERO;
+        let air = std::mem::take(&mut self.open_air);
+        if !self.parity.is_empty() {
+            self.waiting_air += air;
         }
     }
 }

@@ -61,6 +61,8 @@ pub(super) struct Port {
     pub(super) clock: RadioClock,
     /// Whether a frame of this slot has carried the stamp.
     pub(super) is_stamped: bool,
+    /// Slots since its last beacon.
+    pub(super) since_beacon: u16,
     /// Longest payload after LLC/SNAP that the device is believed to accept, in bytes.
     pub(super) longest: usize,
     /// Neighbours on this radio, as indices.
@@ -93,6 +95,7 @@ impl Port {
             turns: PortTurns::default(),
             clock: RadioClock::default(),
             is_stamped: false,
+            since_beacon: 0,
             longest: usize::MAX,
             peers: Line::default(),
             precedence: Precedence::new(settings.classes.levels(), settings.slot),

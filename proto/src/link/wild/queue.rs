@@ -8,8 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::class::{Choice, Classes, Habit};
+use super::class::{Choice, Classes};
 use super::fair::Line;
+use super::habit::Habit;
 use super::parts::LEAST as LEAST_PART;
 use crate::base::{Duration, FlowId, Instant, Overflow, Packet};
 use crate::wire::bundle::{HEAD_BYTES, MOST_RIDERS, Piece, RIDE_BYTES, Ride};
@@ -266,8 +267,8 @@ impl Queue {
         if !choice.is_auto {
             return choice.class;
         }
-        let is_bulk = self.lanes[index].habit.on_packet(now, packet.payload.len());
-        choice.class + usize::from(is_bulk)
+        let manner = self.lanes[index].habit.on_packet(now, packet);
+        choice.class + manner as usize
     }
 
     fn set_class(&mut self, index: usize, class: usize) {
@@ -310,8 +311,7 @@ impl Queue {
 
     /// The lane in which a flow becomes a guest: one of its class, if there is any.
     fn lane_as_guest(&mut self, flow: FlowId, choice: Choice) -> usize {
-        let classes = choice.class..=choice.class + usize::from(choice.is_auto);
-        let is_like_it = |index: &usize| classes.contains(&self.lanes[*index].class);
+        let is_like_it = |index: &usize| choice.entries().contains(&self.lanes[*index].class);
         let like_it: Vec<usize> = (0..self.lanes.len()).filter(is_like_it).collect();
         let number = usize::from(flow.0);
         let index = match like_it.len() {
@@ -735,7 +735,8 @@ mod tests {
         // Small packets that arrive one by one have been charged much air at the first level.
         for id in 1..=100 {
             queue.push(datagram(id, 1, 7, 60), Instant::from_nanos(id * 50_000_000));
-            queue.take(0, 0, air).expect("it waits");
+            let taken = queue.levels().find_map(|level| queue.take(level, 0, air));
+            assert!(taken.is_some(), "it waits");
         }
         let late = Instant::from_nanos(6_000_000_000);
         queue.push(datagram(500, 2, 9, 1_400), late);
@@ -753,7 +754,7 @@ mod tests {
             queue.push(datagram(id, 1, 7, 1_400), Instant::ZERO);
         }
         queue.push(datagram(20, 2, 7, 60), Instant::ZERO);
-        assert_eq!(queue.peek(0, 0).map(|(packet, _)| packet.id.0), Some(1));
+        assert_eq!(queue.peek(1, 0).map(|(packet, _)| packet.id.0), Some(1));
         queue.push(datagram(10, 1, 7, 1_400), Instant::ZERO);
         assert_eq!((queue.waiting(1), queue.waiting(2)), (1, 10));
         assert_eq!(drain(&mut queue)[..3], [20, 1, 2]);

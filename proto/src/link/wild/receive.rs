@@ -6,9 +6,7 @@ use super::peer::Refusal;
 use super::receiver::{Arrival, Verdict, unit_head};
 use super::slots::{Delta, SILENT_CYCLES, STALE_CYCLES, Stamp};
 use super::status::WildEvent;
-use crate::base::{
-    Cx, Duration, EtherType, Instant, NodeId, PacketUp, ReceivedFrame, ReceivedPacket,
-};
+use crate::base::{Cx, Duration, EtherType, Instant, PacketUp, ReceivedFrame, ReceivedPacket};
 use crate::link::PeerSpec;
 use crate::wire::wild::{DecodeError, Decoded, Header, Kind, Turns, UnitHead, decode, flag};
 
@@ -60,7 +58,7 @@ impl Wild {
             self.counters.malformed_protocol += 1;
             // If a neighbour merely protects its frames, the keys (or their absence) tell.
             if frame.protocol != EtherType::SEALED {
-                self.on_refused(cx, frame.from, Refusal::Link);
+                self.on_refused(cx, frame, Refusal::Link);
             }
             return None;
         }
@@ -69,12 +67,12 @@ impl Wild {
             Err(error) => {
                 self.counters.on_malformed(error);
                 if error == DecodeError::Version {
-                    self.on_refused(cx, frame.from, Refusal::Version);
+                    self.on_refused(cx, frame, Refusal::Version);
                 }
                 return None;
             }
         };
-        let Some(index) = self.peer_index(frame.from) else {
+        let Some(index) = self.peer_index(frame.radio, frame.from) else {
             self.counters.strangers += 1;
             return None;
         };
@@ -86,7 +84,7 @@ impl Wild {
         let kind = decoded.header.kind;
         if kind == Kind::Marker {
             // This kind is sent by `two-p` only.
-            self.on_refused(cx, frame.from, Refusal::Link);
+            self.on_refused(cx, frame, Refusal::Link);
             return None;
         }
         // Only its beacons prove that the neighbour's slot length has been corrected.
@@ -94,7 +92,7 @@ impl Wild {
             self.peers[index].refused.is_some_and(|(why, _)| why == Refusal::SlotLength);
         if !self.has_our_slot_length(&decoded) || (was_wrong && kind != Kind::Idle) {
             self.counters.wrong_slot_length += 1;
-            self.on_refused(cx, frame.from, Refusal::SlotLength);
+            self.on_refused(cx, frame, Refusal::SlotLength);
             return None;
         }
         self.peers[index].refused = None;
@@ -115,8 +113,9 @@ impl Wild {
         }
     }
 
-    fn on_refused(&mut self, cx: &mut Cx<'_>, from: NodeId, why: Refusal) {
-        let Some(index) = self.peer_index(from) else { return };
+    fn on_refused(&mut self, cx: &mut Cx<'_>, frame: &ReceivedFrame, why: Refusal) {
+        let from = frame.from;
+        let Some(index) = self.peer_index(frame.radio, from) else { return };
         let before = self.peers[index].refused.replace((why, cx.now));
         if before.is_none_or(|(before, _)| before != why) {
             cx.emit(|| WildEvent::Refused { from, why: why.name() });

@@ -126,7 +126,7 @@ impl Wild {
                 first.get_or_insert(turn);
             }
             let was_stamped = self.port(place).is_stamped;
-            let data = self.parity(now, index).or_else(|| self.of_classes(now, index));
+            let data = self.any_parity(now, index).or_else(|| self.of_classes(now, index));
             if let Some(frame) = data {
                 let sent = self.outstanding.back_mut().expect("it has just gone down");
                 sent.is_turn = true;

@@ -102,6 +102,7 @@ impl Port {
         self.busy_until = self.opens.max(now);
         self.on_air_until = self.busy_until;
         self.is_stamped = false;
+        self.since_beacon = self.since_beacon.saturating_add(1);
         self.on_turns_begin();
     }
 
