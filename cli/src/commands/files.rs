@@ -304,8 +304,8 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Standard input that fails once an interruption is requested; a plain read would block until the
-/// writer sends something.
+/// Standard input that fails once an interruption is requested, and with `WouldBlock` while it has
+/// nothing; a plain read would block until the writer sends something.
 struct Input(File);
 
 impl Input {
@@ -317,14 +317,14 @@ impl Input {
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let tick = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
-        while !interrupt::has_come() {
-            // A file that does not support poll is always ready.
-            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&tick)) {
-                Ok(0) | Err(Errno::INTR) => {}
-                _ => return self.0.read(buffer),
-            }
+        if interrupt::has_come() {
+            return Err(io::Error::other("interrupted"));
         }
-        Err(io::Error::other("interrupted"))
+        // A file that does not support poll is always ready.
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&tick)) {
+            Ok(0) | Err(Errno::INTR) => Err(io::ErrorKind::WouldBlock.into()),
+            _ => self.0.read(buffer),
+        }
     }
 }
 

@@ -233,9 +233,11 @@ impl Receiving<'_> {
         }
     }
 
-    /// Whether the daemon still has the file; `None` while the daemon does not answer.
+    /// Whether the daemon still has the file, or has not written down yet that it was fetched;
+    /// `None` while the daemon does not answer.
     fn waits(&self, id: &str) -> Option<bool> {
-        let is_it = |file: &IncomingStatus| file.id == id && file.state == State::Done;
+        let is_here = |state: &State| matches!(state, State::Done | State::Fetched);
+        let is_it = |file: &IncomingStatus| file.id == id && is_here(&file.state);
         Some(self.daemon.files()?.incoming.iter().any(is_it))
     }
 }

@@ -193,7 +193,10 @@ impl Clerk {
                     self.inbox.fetched(file.id());
                     changes.push(Change::Incoming(*file));
                 }
-                Task::ForgetIncoming(id) => changes.push(Change::NoIncoming(id)),
+                Task::ForgetIncoming(file) => {
+                    changes.extend(file.past().map(Change::Past));
+                    changes.push(Change::NoIncoming(file.id()));
+                }
                 Task::GiveUp(flow, why) => {
                     self.give_up(flow, why.into(), &mut changes, &mut done);
                 }
@@ -238,7 +241,9 @@ impl Clerk {
             }
             Err(error) => {
                 self.on_failed(&error, error.is_consequence());
-                self.owed.extend(changes.into_iter().filter_map(|change| owed(change, &done)));
+                for change in changes.into_iter().filter_map(|change| owed(change, &done)) {
+                    owe(&mut self.owed, change);
+                }
                 self.undo(done)
             }
         }
@@ -303,6 +308,7 @@ impl Clerk {
                 let letters = record.confirmed..record.next;
                 let letters = letters.map(|number| Change::NoLetter(BlockId { flow, number }));
                 changes.extend(letters);
+                changes.extend(record.past().map(Change::Past));
                 changes.push(Change::NoReceiving(record.id()));
             }
             _ => unreachable!("the caller has taken all others"),
@@ -404,6 +410,20 @@ fn owed(change: Change, undone: &[Done]) -> Option<Change> {
             (record.next > 0).then_some(Change::Receiving(record))
         }
         other => Some(other),
+    }
+}
+
+/// Adds a change to those that are owed. A record takes the place of an earlier one of its flow: it
+/// may be tried very often.
+fn owe(owed: &mut Vec<Change>, change: Change) {
+    let is_same = |other: &Change| match (other, &change) {
+        (Change::Sending(one), Change::Sending(other)) => one.local == other.local,
+        (Change::Receiving(one), Change::Receiving(other)) => one.id() == other.id(),
+        _ => false,
+    };
+    match owed.iter().position(is_same) {
+        Some(at) => owed[at] = change,
+        None => owed.push(change),
     }
 }
 

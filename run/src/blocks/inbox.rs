@@ -246,14 +246,17 @@ impl Inbox {
     /// Reads the first block of a file, and makes the file. Returns the block's bytes of the file.
     fn open(&mut self, id: BlockId, opened: u32, block: &Bytes) -> Result<Bytes> {
         let (info, rest) = FileInfo::read(block).context("its first block says nothing")?;
-        let held = self.held_bytes();
+        // Its first block may be tried again, as the disk was full.
+        let own = self.incoming.get(&id.flow);
+        let own_bytes = own.map_or(0, |file| file.info.size.max(file.received));
+        let held = self.held_bytes() - own_bytes;
         if held.saturating_add(info.size) > self.disk_bytes {
             bail!(NotTaken::NoPlace(format!(
                 "'{}' has {} bytes, and of disk_bytes = {} are {held} taken",
                 info.name, info.size, self.disk_bytes
             )));
         }
-        let files = self.incoming.len() + self.waiting.len();
+        let files = self.incoming.len() + self.waiting.len() - usize::from(own.is_some());
         if files >= FILES {
             let why = format!("{files} files are here already, and nobody fetches them");
             bail!(NotTaken::NoPlace(why));

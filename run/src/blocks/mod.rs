@@ -13,13 +13,14 @@ mod notice;
 mod opening;
 mod overdue;
 mod renumbered;
+mod restore;
 mod store;
 mod task;
 #[cfg(test)]
 mod tests;
 mod trouble;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -40,14 +41,14 @@ use self::inbox::Inbox;
 pub(crate) use self::inbox::{inbox_folder, whole_file};
 pub use self::inbox::{sum_bytes, sum_file};
 pub(crate) use self::notice::Consignment;
-use self::notice::{GivenUps, Notices, UnderWay};
+use self::notice::{GivenUps, Notices, UnderWay, meant};
 pub(crate) use self::opening::{FIRST_BYTES, Kind, Opening, front, kind_of, read};
 pub(crate) use self::overdue::Coming;
 use self::overdue::Overdue;
-pub use self::store::{Change, Store, StoreError};
+pub use self::store::{Change, PastFlow, Store, StoreError};
 pub(crate) use self::task::{Done, Task};
-use crate::files::{Courier, FilesStatus, SendFile, State};
-use crate::sockets::{Sending, Sockets, SocketsStatus, Wish};
+use crate::files::{Courier, FilesStatus, SendFile};
+use crate::sockets::{Sockets, SocketsStatus, Wish};
 
 /// What everything that moves blocks shares.
 pub(crate) struct Office {
@@ -105,8 +106,6 @@ pub struct Exchange {
 
 /// Why a file is dropped: its sender gave it up.
 const GIVEN_UP: &str = "its sender gave it up";
-/// Why a flow from here is given up: the store is damaged.
-const UNREADABLE: &str = "a block of it cannot be read from the store";
 /// Why a file is dropped: its sender knows nothing of it any more.
 const FORGOTTEN: &str = "its sender has lost it";
 
@@ -126,37 +125,13 @@ impl Exchange {
         let (mut incoming, outgoing) = (store.incoming()?, store.outgoing()?);
         let inbox = inbox::inbox_folder(dir, config.durable);
         let inbox = Inbox::build(inbox, &config, &store, &mut incoming)?;
-        for file in &incoming {
-            if matches!(file.state, State::Failed(_)) {
-                hop.restore_refused(now, file.flow(), file.opened);
-            } else {
-                let is_over = file.state != State::Moving;
-                hop.restore_arrivals(now, file.flow(), (file.opened, file.next), is_over);
-            }
-        }
         let (mut sending, receiving) = (store.sending()?, store.receiving()?);
-        for flow in &receiving {
-            let come = (flow.opened, flow.next);
-            hop.restore_arrivals(now, flow.flow(), come, flow.is_finished || flow.is_cut);
-        }
+        restore::arrivals(now, hop, store.past()?, (&incoming, &receiving));
         if config.durable != Durable::Memory {
             // With blocks in memory alone, the machine's own copy is the one that is kept.
             hop.keep_blocks();
         }
-        // One block at a time: there may be more than memory holds.
-        let mut kept = BTreeSet::new();
-        let unreadable = store.each_block(|whole| {
-            kept.insert(whole.id);
-            hop.restore(now, whole);
-        })?;
-        // Without this, a block of a program here would count as arrived.
-        let is_of = |id: &BlockId, flow: &Sending| {
-            id.flow.local == flow.local && flow.state == State::Moving
-        };
-        for id in unreadable.iter().filter(|id| id.flow.source == plan.node) {
-            let of = sending.iter_mut().filter(|flow| is_of(id, flow));
-            of.for_each(|flow| flow.state = State::Failed(UNREADABLE.into()));
-        }
+        let kept = restore::blocks(&store, now, hop, (plan.node, &mut sending))?;
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (tasks, done) = Clerk::new(store, inbox).start(Arc::clone(&wake))?;
         let (node, names, dir) = (plan.node, plan.names(), dir.into());
@@ -227,7 +202,8 @@ impl Exchange {
         for node in self.sockets.take_silent() {
             if !self.notices.has_to(node) {
                 let flow = (self.free_local(), self.office.config.frame_bytes);
-                self.notices.hail(now, hop, node, flow);
+                let (_, life) = self.sockets.lives(node);
+                self.notices.hail(now, hop, (node, life), flow);
             }
         }
         if self.overdue.due() <= now {
@@ -278,13 +254,16 @@ impl Exchange {
     }
 
     fn on_arrived(&mut self, now: Instant, hop: &mut Hop, arrived: Arrived) {
-        if let Some(UnderWay { to, asks }) = self.notices.end(arrived.id.flow.local) {
+        if let Some(UnderWay { to, asks, hails }) = self.notices.end(arrived.id.flow.local) {
             let next = self.notices.next_late();
             self.tell(now, hop, next);
             if let Some(what) = asks.filter(|_| arrived.refusal == Some(Refusal::Unknown)) {
                 let source = to.0;
                 tracing::info!(source, "what came is let go of: its sender knows nothing of it");
                 self.let_go(now, hop, (to, what), FORGOTTEN);
+            }
+            if hails != 0 && arrived.refusal == Some(Refusal::Unknown) {
+                return self.sockets.on_over(now, hop, (to, hails));
             }
             return self.sockets.on_there(now, to);
         }
@@ -301,7 +280,11 @@ impl Exchange {
             return self.on_given_up(now, hop, &delivery);
         }
         if delivery.id.number == 0 && kind_of(&delivery.frames) == Some(Kind::Hail) {
-            return hop.accept(now, delivery.id);
+            let (own, _) = self.sockets.lives(delivery.id.flow.source);
+            return match meant(&delivery.frames).is_none_or(|life| life == own) {
+                true => hop.accept(now, delivery.id),
+                false => hop.refuse(now, delivery.id, Refusal::Unknown),
+            };
         }
         if delivery.id.number == 0 && kind_of(&delivery.frames) == Some(Kind::Asks) {
             return self.on_asked(now, hop, &delivery);

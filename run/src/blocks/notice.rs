@@ -76,9 +76,18 @@ impl GivenUps {
 }
 
 /// A hail has no content, but is different each time.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Hail {
     nonce: u64,
+    /// The run of the daemon that is meant; 0: any.
+    #[serde(default)]
+    life: u64,
+}
+
+/// Which run of the daemon here a hail means; `None`: any.
+pub(super) fn meant(frames: &[Bytes]) -> Option<u64> {
+    let hail: Option<(Hail, Bytes)> = read(Kind::Hail, &frames.concat().into());
+    hail.map(|(hail, _)| hail.life).filter(|life| *life != 0)
 }
 
 /// A notice that is on its way.
@@ -87,6 +96,8 @@ pub(super) struct UnderWay {
     pub(super) to: NodeId,
     /// What it asks about; `None` if it is no question.
     pub(super) asks: Option<Consignment>,
+    /// Which run of the daemon there it hails; 0 if none.
+    pub(super) hails: u64,
 }
 
 /// Notices that have not arrived yet.
@@ -122,7 +133,7 @@ impl Notices {
         (local, frame_bytes): (u32, u16),
     ) {
         if self.has_place(to) {
-            let notice = UnderWay { to, asks: None };
+            let notice = UnderWay { to, asks: None, hails: 0 };
             self.send(now, hop, (notice, front(Kind::GivenUp, &what)), (local, frame_bytes));
         } else if self.late.len() < LATE {
             self.late.push_back((to, what));
@@ -145,12 +156,12 @@ impl Notices {
         &mut self,
         now: Instant,
         hop: &mut Hop,
-        to: NodeId,
+        (to, life): (NodeId, u64),
         (local, frame_bytes): (u32, u16),
     ) {
-        let nonce = random().unwrap_or_default();
-        let notice = UnderWay { to, asks: None };
-        self.send(now, hop, (notice, front(Kind::Hail, &Hail { nonce })), (local, frame_bytes));
+        let hail = Hail { nonce: random().unwrap_or_default(), life };
+        let notice = UnderWay { to, asks: None, hails: life };
+        self.send(now, hop, (notice, front(Kind::Hail, &hail)), (local, frame_bytes));
     }
 
     /// Asks a source, to which no question is on its way, whether it still sends something; `local`
@@ -162,7 +173,7 @@ impl Notices {
         (to, what): (NodeId, Consignment),
         (local, frame_bytes): (u32, u16),
     ) {
-        let notice = UnderWay { to, asks: Some(what) };
+        let notice = UnderWay { to, asks: Some(what), hails: 0 };
         self.send(now, hop, (notice, front(Kind::Asks, &what)), (local, frame_bytes));
     }
 
@@ -205,6 +216,16 @@ mod tests {
     }
 
     #[test]
+    fn a_hail_says_which_run_of_a_daemon_it_means_and_those_of_earlier_versions_mean_any() {
+        let hail = |text: &str| {
+            let front = [&[Kind::Hail as u8, 0, text.len() as u8], text.as_bytes()].concat();
+            meant(&[front.into()])
+        };
+        assert_eq!(meant(&[front(Kind::Hail, &Hail { nonce: 7, life: 9 }).into()]), Some(9));
+        assert_eq!([hail(r#"{"nonce":7}"#), hail("{}"), hail("")], [None; 3]);
+    }
+
+    #[test]
     fn a_node_that_is_away_takes_no_notice_from_others_and_all_can_be_hailed() {
         let (plan, rng) = (AddressPlan::default(), Seed(1).stream("hop"));
         let mut hop = Hop::build(HopConfig::default(), NodeId(1), plan, None, rng);
@@ -220,11 +241,12 @@ mod tests {
             notices.tell(now, &mut hop, (NodeId(local as u16), what), (local, 1_400));
         }
         assert_eq!(notices.under_way.len(), NOTICES);
-        notices.hail(now, &mut hop, NodeId(1_000), (1_000, 1_400));
+        notices.hail(now, &mut hop, (NodeId(1_000), 9), (1_000, 1_400));
         assert!(notices.has_to(NodeId(1_000)) && !notices.asks(NodeId(1_000)));
         notices.ask(now, &mut hop, (NodeId(1_000), what), (1_001, 1_400));
         assert!(notices.asks(NodeId(1_000)));
-        assert_eq!(notices.end(1_001), Some(UnderWay { to: NodeId(1_000), asks: Some(what) }));
+        let asked = UnderWay { to: NodeId(1_000), asks: Some(what), hails: 0 };
+        assert_eq!(notices.end(1_001), Some(asked));
         assert_eq!(notices.next_late(), None, "nothing has come");
         [0, 1_000].iter().for_each(|local| _ = notices.end(*local));
         assert_eq!(notices.next_late(), Some((NodeId(2), what)), "a place is free");

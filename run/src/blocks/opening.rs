@@ -41,6 +41,13 @@ pub(crate) struct Opening {
     pub(crate) answers: Option<u32>,
     /// Drawn by the sender, so that no two first blocks are the same.
     pub(crate) nonce: u64,
+    /// In a flow of a stream: drawn by the sender's daemon when it began; 0 in earlier versions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) life: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The header of a first block: kind, length of the description, description as JSON.

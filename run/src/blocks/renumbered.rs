@@ -69,6 +69,7 @@ pub(super) fn let_go(
             counted(blocks as u64, "block"),
         );
     }
+    changes.extend(before.keys().copied().filter(|node| concerns(*node)).map(Change::NoPast));
     changes.push(Change::Names(names.clone()));
     store.change(&changes)
 }

@@ -25,6 +25,7 @@ pub use self::error::StoreError;
 pub(super) use self::make::make_folder;
 use self::make::make_if_new;
 use self::on_disk::OnDisk;
+pub use self::past::PastFlow;
 use self::pieces::{Pieced, Pieces};
 use crate::files::{Incoming, Outgoing};
 use crate::sockets::{Receiving, Sending};
@@ -40,6 +41,7 @@ mod coding;
 mod error;
 mod make;
 mod on_disk;
+mod past;
 mod pieces;
 
 const BLOCKS: Pieced = Pieced::new("blocks", ["blocks-long", "blocks-short"]);
@@ -124,6 +126,10 @@ pub enum Change {
     Letter(BlockId, Bytes),
     /// Delete it: the program has it.
     NoLetter(BlockId),
+    /// Remember a flow to here that ended.
+    Past(PastFlow),
+    /// Forget those of a source.
+    NoPast(NodeId),
     /// Record the names of all nodes by their numbers, in place of those before.
     Names(BTreeMap<NodeId, String>),
 }
@@ -357,6 +363,14 @@ impl Store {
         self.records(INCOMING)
     }
 
+    /// Flows to here that ended and whose records are gone; of each source the oldest first.
+    ///
+    /// Fails if the store cannot be read.
+    pub fn past(&self) -> Result<Vec<PastFlow>, StoreError> {
+        let read = kept!(self.database()?.begin_read());
+        past::all(&read)
+    }
+
     /// The names of all nodes by their numbers, as last recorded; empty if they never were.
     ///
     /// Fails if the store cannot be read.
@@ -391,7 +405,7 @@ impl Store {
 
 /// The tables of an open transaction.
 struct Tables<'a> {
-    /// For the table of names, which is hardly ever changed.
+    /// For tables that are seldom changed.
     write: &'a WriteTransaction,
     blocks: Pieces<'a>,
     outgoing: Table<'a, u32, &'static [u8]>,
@@ -426,6 +440,8 @@ impl Tables<'_> {
             Change::NoReceiving(id) => drop(kept!(self.receiving.remove(&**id))),
             Change::Letter(id, block) => self.letters.insert(&key_of(*id), block)?,
             Change::NoLetter(id) => self.letters.remove(&key_of(*id))?,
+            Change::Past(flow) => past::put(self.write, *flow)?,
+            Change::NoPast(source) => past::forget(self.write, *source)?,
             Change::Names(names) => {
                 let mut table = kept!(self.write.open_table(NAMES));
                 kept!(table.retain(|_, _| false));

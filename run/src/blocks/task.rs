@@ -26,8 +26,8 @@ pub(crate) enum Task {
     Forget(u32),
     /// Delete the bytes of a file that arrived here.
     Fetched(Box<Incoming>),
-    /// Forget a file that arrived here.
-    ForgetIncoming(String),
+    /// Forget a file that arrived here, but that it did.
+    ForgetIncoming(Box<Incoming>),
     /// Give up a file that arrives here, for this reason.
     GiveUp(FlowKey, &'static str),
     /// Store a block that a program here sends.
@@ -42,7 +42,7 @@ pub(crate) enum Task {
     Fetch(BlockId),
     /// Delete one of these: the program has it.
     Confirm(BlockId, Box<Receiving>),
-    /// Forget a flow of blocks for a program here.
+    /// Forget a flow of blocks for a program here, but that it ended.
     ForgetReceiving(Box<Receiving>),
 }
 

@@ -8,14 +8,16 @@ use std::sync::mpsc::{self, Receiver};
 
 use bytes::Bytes;
 use farhop_proto::base::NodeId;
-use farhop_proto::transport::hop::{Delivery, Durable, HopConfig, Shape, Whole, frames_of};
+use farhop_proto::transport::hop::{
+    Delivery, Durable, HopConfig, PAST_IN_ALL, PAST_OF_ONE, Shape, Whole, frames_of,
+};
 use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use redb::{Database, TableDefinition};
 use tempfile::TempDir;
 
 use super::clerk::Clerk;
 use super::inbox::{Inbox, sum_bytes};
-use super::store::{Change, Store, StoreError, file_bytes};
+use super::store::{Change, PastFlow, Store, StoreError, file_bytes};
 use super::task::{Done, Task};
 use super::{Numbers, Office};
 use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
@@ -134,6 +136,83 @@ fn numbers_of_flows_do_not_come_again_while_somebody_may_remember_them() {
     let given: BTreeSet<u32> = (0..200_000).map(|_| numbers.next(is_taken)).collect();
     assert_eq!(given.len(), 200_000);
     assert!(!given.contains(&u32::MAX));
+}
+
+#[test]
+fn of_flows_that_ended_long_ago_the_oldest_of_the_busiest_source_are_forgotten() {
+    let dir = TempDir::new().expect("a folder");
+    let store = Store::open(dir.path(), &config(Durable::PageCache)).expect("a new store");
+    assert_eq!(store.past().expect("it can be read"), []);
+    let past = |source, local: u32| {
+        let flow = FlowKey { source: NodeId(source), local };
+        PastFlow { flow, opened: local ^ 9, is_refused: local % 3 == 0 }
+    };
+    let put = |source, locals: std::ops::Range<u32>| {
+        let changes: Vec<_> = locals.map(|local| Change::Past(past(source, local))).collect();
+        store.change(&changes).expect("it can be written");
+    };
+    let of = |source: u16| {
+        let all = store.past().expect("it can be read");
+        all.into_iter().filter(|one| one.flow.source == NodeId(source)).collect::<Vec<_>>()
+    };
+    put(1, 7..8);
+    let most = PAST_OF_ONE as u32;
+    put(2, 0..most + 10);
+    assert_eq!(of(1), [past(1, 7)]);
+    assert_eq!(of(2), (10..most + 10).map(|local| past(2, local)).collect::<Vec<_>>());
+    (3..18).for_each(|source| put(source, 0..most - 1));
+    let count = || store.past().expect("it can be read").len();
+    assert_eq!(count(), PAST_IN_ALL - 14);
+    put(u16::MAX, 0..15);
+    assert_eq!((count(), of(2).len(), of(u16::MAX).len()), (PAST_IN_ALL, PAST_OF_ONE - 1, 15));
+    assert_eq!((of(1), of(2)[0]), (vec![past(1, 7)], past(2, 11)));
+    store.change(&[Change::NoPast(NodeId(3))]).expect("it can be written");
+    assert_eq!((of(3), of(4).len()), (vec![], PAST_OF_ONE - 1));
+}
+
+#[test]
+fn a_record_that_goes_leaves_behind_that_its_flow_ended() {
+    let mut desk = Desk::new();
+    let record = |local, state, is_cut| Receiving {
+        source: NodeId(3),
+        local,
+        opened: local + 40,
+        nonce: 9,
+        service: "mail".into(),
+        name: "job".into(),
+        next: 2,
+        confirmed: 2,
+        is_finished: false,
+        is_cut,
+        state,
+        over: 0,
+    };
+    let file = |local, state| {
+        let (source, opened, from) = (NodeId(4), local + 40, String::new());
+        let (name, sha256) = ("map".into(), String::new());
+        let info = FileInfo { name, size: 9, sha256, nonce: 1, streamed: false };
+        Incoming { source, from, local, opened, info, received: 9, next: 1, state }
+    };
+    let failed = || State::Failed("nobody wants it".into());
+    let flows = [
+        record(1, State::Fetched, false),
+        record(2, State::Moving, true),
+        record(3, failed(), false),
+        record(4, State::Moving, false),
+    ];
+    let files = [file(1, State::Fetched), file(2, failed())];
+    let records = flows.map(|record| Task::ForgetReceiving(Box::new(record)));
+    desk.clerk.perform(records.into());
+    desk.clerk.perform(files.map(|file| Task::ForgetIncoming(Box::new(file))).into());
+    drop(desk.clerk);
+    let store = Store::open(desk.dir.path(), &config(Durable::Fsync)).expect("the same store");
+    let past = |source, local, is_refused| PastFlow {
+        flow: FlowKey { source: NodeId(source), local },
+        opened: local + 40,
+        is_refused,
+    };
+    let right = [past(3, 1, false), past(3, 2, false), past(3, 3, true), past(4, 1, false)];
+    assert_eq!(store.past().expect("it can be read"), [&right[..], &[past(4, 2, true)]].concat());
 }
 
 #[test]

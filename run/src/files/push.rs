@@ -41,9 +41,10 @@ struct Pushing<'a> {
 
 impl Push {
     /// Sends all bytes of `input` as one file, and waits until the file has arrived and its
-    /// checksum was right. `watcher` is given the bytes that were taken, and stops the push by
-    /// returning false. If the daemon is restarted meanwhile, the push waits for it and continues.
-    /// Returns the length in bytes.
+    /// checksum was right. An `input` that has nothing for a moment should say so by failing with
+    /// `WouldBlock`: then the daemon is heard, and the input is read again. `watcher` is given the
+    /// bytes that were taken, and stops the push by returning false. If the daemon is restarted
+    /// meanwhile, the push waits for it and continues. Returns the length in bytes.
     ///
     /// Fails if `input` cannot be read, the file is refused, or the watcher stops it.
     pub fn run(&self, input: &mut dyn Read, watcher: &mut dyn FnMut(u64) -> bool) -> Result<u64> {
@@ -66,7 +67,7 @@ impl Pushing<'_> {
         let mut digest = Digest::new(&SHA256);
         let mut block = vec![0; self.block_bytes];
         loop {
-            let length = fill(input, &mut block)?;
+            let length = self.fill(input, &mut block)?;
             digest.update(&block[..length]);
             if length > 0 {
                 self.send(&block[..length])?;
@@ -77,6 +78,30 @@ impl Pushing<'_> {
         }
         let trailer = [&self.done.to_be_bytes(), digest.finish().as_ref()].concat();
         self.finish(&trailer)
+    }
+
+    /// Reads until the block is full or the input ends; returns the number of bytes.
+    fn fill(&mut self, input: &mut dyn Read, block: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < block.len() {
+            match input.read(&mut block[filled..]) {
+                Ok(0) => break,
+                Ok(length) => filled += length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stay()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Stays with the daemon while the input has nothing: a daemon that was restarted gives the
+    /// file up if nobody comes back.
+    fn stay(&mut self) -> Result<()> {
+        if let Err(error) = self.sender.hear_within(Duration::ZERO) {
+            self.open_again(error, self.sender.next())?;
+        }
+        self.watch()
     }
 
     fn send(&mut self, block: &[u8]) -> Result<()> {
@@ -149,18 +174,4 @@ impl Pushing<'_> {
             }
         }
     }
-}
-
-/// Reads until the block is full or the input ends; returns the number of bytes.
-fn fill(input: &mut dyn Read, block: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < block.len() {
-        match input.read(&mut block[filled..]) {
-            Ok(0) => break,
-            Ok(length) => filled += length,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }

@@ -7,7 +7,7 @@ use farhop_proto::base::NodeId;
 use farhop_proto::wire::hop::FlowKey;
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{Consignment, FIRST_BYTES, Kind, front, read};
+use crate::blocks::{Consignment, FIRST_BYTES, Kind, PastFlow, front, read};
 
 /// Length of the last block of a file of unknown length: length (8), SHA-256 (32).
 const TRAILER_BYTES: usize = 40;
@@ -225,6 +225,14 @@ impl Incoming {
     /// The key of its flow.
     pub fn flow(&self) -> FlowKey {
         FlowKey { source: self.source, local: self.local }
+    }
+
+    /// What is remembered of it without its record; `None` if more of it may come, or the number of
+    /// its source belongs to another node now.
+    pub(crate) fn past(&self) -> Option<PastFlow> {
+        let is_past = self.state != State::Moving && self.from.is_empty();
+        let is_refused = matches!(self.state, State::Failed(_));
+        is_past.then(|| PastFlow { flow: self.flow(), opened: self.opened, is_refused })
     }
 
     /// What notices about it call it.

@@ -102,14 +102,46 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Redirected {
     next: u64,
-    /// The client's socket of each, and the cell that tells that it is broken.
-    open: BTreeMap<u64, (TcpStream, Arc<Broken>)>,
+    open: BTreeMap<u64, Open>,
+}
+
+/// A redirected connection.
+#[derive(Debug)]
+struct Open {
+    client: TcpStream,
+    /// The stream to the exit, once there is one.
+    stream: Option<StreamSocket>,
+    /// Tells that it is broken.
+    broken: Arc<Broken>,
+}
+
+impl Open {
+    fn break_off(&self) {
+        self.broken.get_or_init(|| "the proxy ends".into());
+        // Wakes whoever waits for the exit, or for place on the way to it.
+        self.stream.iter().for_each(StreamSocket::reset);
+        // Wakes the reader. A FIN would make the client believe that it has everything.
+        let _ = self.client.shutdown(Shutdown::Read);
+    }
 }
 
 /// Keeps a redirected connection in the list while it is served.
 struct Kept<'a> {
     all: &'a Mutex<Redirected>,
     key: u64,
+}
+
+impl Kept<'_> {
+    /// Notes the stream to the exit.
+    fn set_stream(&self, stream: &StreamSocket) -> io::Result<()> {
+        let mut all = lock(self.all);
+        let Some(open) = all.open.get_mut(&self.key) else { return Ok(()) };
+        open.stream = Some(stream.try_clone()?);
+        if open.broken.get().is_some() {
+            open.break_off();
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Kept<'_> {
@@ -215,6 +247,10 @@ impl Shared {
     fn serve_one(&self, mut client: TcpStream, way: &Way) -> io::Result<()> {
         client.set_read_timeout(Some(HANDSHAKE))?;
         client.set_write_timeout(Some(HANDSHAKE))?;
+        if !matches!(way, Way::Socks) {
+            // Should the proxy be killed now, an end of the stream would pass for an empty answer.
+            SockRef::from(&client).set_linger(Some(Duration::ZERO))?;
+        }
         let target = match way {
             Way::Socks => socks::read_request(&mut client).inspect_err(|_| let_hear(&client))?,
             Way::Fixed(target) => target.clone(),
@@ -223,9 +259,9 @@ impl Shared {
         client.set_write_timeout(None)?;
         let broken = Arc::default();
         let is_redirected = matches!(way, Way::Original);
-        let _kept = is_redirected.then(|| self.keep(&client, &broken)).transpose()?;
+        let kept = is_redirected.then(|| self.keep(&client, &broken)).transpose()?;
         let is_socks = matches!(way, Way::Socks);
-        match self.connect(&target, &client) {
+        match self.connect(&target, &client, kept.as_ref()) {
             Ok((stream, bound)) => {
                 if is_socks {
                     socks::tell_connected(&mut client, Some(bound))?;
@@ -239,7 +275,9 @@ impl Shared {
                 tracing::info!(%target, "not connected: {why}");
                 if is_socks {
                     socks::tell_failed(&mut client, failed)?;
-                    return client.flush();
+                    client.flush()?;
+                    let_hear(&client);
+                    return Ok(());
                 }
                 reset(client);
                 Ok(())
@@ -250,11 +288,7 @@ impl Shared {
     /// Breaks off all redirected connections; returns whether there were any.
     fn break_redirected(&self) -> bool {
         let redirected = lock(&self.redirected);
-        for (client, broken) in redirected.open.values() {
-            broken.get_or_init(|| "the proxy ends".into());
-            // Wakes the reader. A FIN would make the client believe that it has everything.
-            let _ = client.shutdown(Shutdown::Read);
-        }
+        redirected.open.values().for_each(Open::break_off);
         !redirected.open.is_empty()
     }
 
@@ -263,7 +297,8 @@ impl Shared {
         let mut redirected = lock(&self.redirected);
         let key = redirected.next;
         redirected.next += 1;
-        redirected.open.insert(key, (client.try_clone()?, Arc::clone(broken)));
+        let (client, broken) = (client.try_clone()?, Arc::clone(broken));
+        redirected.open.insert(key, Open { client, stream: None, broken });
         Ok(Kept { all: &self.redirected, key })
     }
 
@@ -273,6 +308,7 @@ impl Shared {
         &self,
         target: &Target,
         client: &TcpStream,
+        kept: Option<&Kept<'_>>,
     ) -> Result<(StreamSocket, SocketAddr), (Failed, String)> {
         let exit = match target {
             Target::Address(address) => self.exits.of_address(address.ip()),
@@ -287,6 +323,7 @@ impl Shared {
         let ask = line(&Ask { connect: target.to_string() });
         let stream = StreamSocket::begin(&self.daemon, exit, SERVICE, &ask);
         let mut stream = stream.map_err(refused)?;
+        kept.map_or(Ok(()), |kept| kept.set_stream(&stream)).map_err(told)?;
         // No limit here: the daemon gives up by itself.
         wait_for_word(&stream, client, None).map_err(told)?;
         stream.wait_until_open().map_err(refused)?;

@@ -16,8 +16,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Bytes of a record's header.
 pub(super) const HEAD_BYTES: usize = 5;
+/// Most bytes of a block of a program, even if blocks of files may be longer.
+pub(super) const BLOCK_BYTES: usize = 1 << 20;
 /// Longest record, in bytes: a block and its header.
-pub(super) const RECORD_BYTES: usize = (1 << 20) + 1_024;
+pub(super) const RECORD_BYTES: usize = BLOCK_BYTES + 1_024;
+/// Most bytes that a program writes to a stream at once.
+pub(super) const STREAM_BYTES: usize = 64 << 10;
+/// Longest record of a program that only listens or confirms.
+const WORD_BYTES: usize = 1_024;
+/// Most records of a program that are handled in one turn: it may send without end.
+pub(super) const RECORDS: usize = 64;
 /// Bytes that are read from a program at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -99,6 +107,8 @@ pub(super) struct Channel {
     outbox: VecDeque<Piece>,
     /// Bytes in the outbox.
     unwritten: usize,
+    /// Longest record that the program may send.
+    most: usize,
     is_ready: bool,
     /// Whether the program sends no more: it closed its end, or sent an invalid record.
     is_over: bool,
@@ -107,11 +117,16 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// `rest` is what the program sent after its request.
+    /// `rest` is what the program sent after its request. Its records are short.
     pub(super) fn new(socket: UnixStream, rest: &[u8]) -> Self {
         let (inbox, outbox) = (BytesMut::from(rest), VecDeque::new());
         let (unwritten, is_ready, is_over, is_deaf) = (0, true, false, false);
-        Self { socket, inbox, outbox, unwritten, is_ready, is_over, is_deaf }
+        Self { socket, inbox, outbox, unwritten, most: WORD_BYTES, is_ready, is_over, is_deaf }
+    }
+
+    /// The same with records of up to `most` bytes.
+    pub(super) fn with_records_of(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// What to wait on; `reads` tells whether there is room for more from the program.
@@ -168,16 +183,24 @@ impl Channel {
         self.unwritten
     }
 
+    /// Length of the first record's payload, as its header says.
+    fn announced_bytes(&self) -> Option<usize> {
+        let length = self.inbox.get(1..HEAD_BYTES)?;
+        Some(u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize)
+    }
+
     /// Length of the first record's payload, if the record is complete.
     fn record_bytes(&self) -> Option<usize> {
-        let length = self.inbox.get(1..HEAD_BYTES)?;
-        let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
-        (self.inbox.len() >= HEAD_BYTES + length).then_some(length)
+        self.announced_bytes().filter(|length| self.inbox.len() >= HEAD_BYTES + length)
     }
 
     /// The next record of the program, if it is complete.
     pub(super) fn poll_record(&mut self) -> Option<(Kind, Bytes)> {
         loop {
+            if self.announced_bytes().is_some_and(|length| length > self.most) {
+                self.break_off();
+                return None;
+            }
             if let Some(length) = self.record_bytes() {
                 let Some(kind) = Kind::from_byte(self.inbox[0]) else {
                     self.break_off();
@@ -185,9 +208,6 @@ impl Channel {
                 };
                 self.inbox.advance(HEAD_BYTES);
                 return Some((kind, self.inbox.split_to(length).freeze()));
-            }
-            if self.inbox.len() > RECORD_BYTES + HEAD_BYTES {
-                self.break_off();
             }
             if !self.is_ready || self.is_over || !self.read() {
                 return None;
@@ -231,6 +251,13 @@ impl Channel {
         self.outbox.back_mut().expect("a head at least").settles = settles;
     }
 
+    /// Marks that the program has the block `settles` once it has all that was queued before.
+    pub(super) fn put_mark(&mut self, settles: BlockId) {
+        if !self.is_deaf {
+            self.outbox.push_back(Piece { bytes: Bytes::new(), settles: Some(settles) });
+        }
+    }
+
     /// Queues a record with text or JSON.
     pub(super) fn say(&mut self, kind: Kind, what: impl Into<Vec<u8>>) {
         self.put(kind, &[Bytes::from(what.into())], None);
@@ -246,7 +273,11 @@ impl Channel {
     pub(super) fn write(&mut self) -> Vec<BlockId> {
         let mut settled = Vec::new();
         while let Some(first) = self.outbox.front_mut() {
-            match self.socket.write(&first.bytes) {
+            let written = match first.bytes.is_empty() {
+                true => Ok(0),
+                false => self.socket.write(&first.bytes),
+            };
+            match written {
                 Ok(length) => {
                     first.bytes.advance(length);
                     self.unwritten -= length;
@@ -270,7 +301,35 @@ impl Channel {
 
 #[cfg(test)]
 mod tests {
+    use farhop_proto::base::NodeId;
+    use farhop_proto::wire::hop::FlowKey;
+
     use super::*;
+
+    #[test]
+    fn a_record_longer_than_its_socket_may_send_ends_it_before_it_is_there() {
+        let (socket, mut program) = UnixStream::pair().expect("two sockets");
+        socket.set_nonblocking(true).expect("it can be");
+        let mut channel = Channel::new(socket, b"").with_records_of(2_000);
+        program.write_all(&[&Kind::Data.head(2_000)[..], &[7; 2_000]].concat()).expect("room");
+        assert_eq!(channel.poll_record().map(|(_, bytes)| bytes.len()), Some(2_000));
+        program.write_all(&Kind::Data.head(2_001)).expect("room");
+        assert!(channel.poll_record().is_none() && channel.has_ended());
+    }
+
+    #[test]
+    fn a_mark_is_passed_once_all_before_it_is_written() {
+        let (socket, _program) = UnixStream::pair().expect("two sockets");
+        socket.set_nonblocking(true).expect("it can be");
+        let mut channel = Channel::new(socket, b"");
+        let flow = FlowKey { source: NodeId(1), local: 7 };
+        let id = |number| BlockId { flow, number };
+        channel.put_mark(id(0));
+        assert_eq!(channel.write(), [id(0)]);
+        channel.put(Kind::Data, &[Bytes::from(vec![7; 1 << 22])], Some(id(1)));
+        channel.put_mark(id(2));
+        assert!(channel.write().is_empty(), "so much does not fit");
+    }
 
     #[test]
     fn what_the_program_has_not_read_is_counted() {

@@ -14,21 +14,21 @@ use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use rustix::event::PollFlags;
 
 use super::batch::{Batch, Mark};
-use super::channel::{Channel, Kind};
+use super::channel::{Channel, Kind, RECORDS};
 use super::streams::Refused;
 use super::{SocketCounters, is_service, read_opening};
 use crate::blocks::{Kind as FlowKind, Office, Opening, front, random};
 
 /// Longest datagram, in bytes, as in UDP over IPv4.
 pub(super) const DATAGRAM_BYTES: usize = 65_507;
+/// Longest record of a program: an address with two names of up to 255 bytes, and a datagram.
+pub(super) const RECORD_BYTES: usize = DATAGRAM_BYTES + 2 * 256;
 /// Most bytes of a flow that wait to go out.
 const WAITING_BYTES: usize = 1 << 20;
 /// Most bytes that wait for a program to read them.
 const UNREAD_BYTES: usize = 1 << 20;
 /// Most flows from here, and most flows to here.
 const FLOWS: usize = 256;
-/// Most records of a program that are handled in one turn.
-const RECORDS: usize = 64;
 /// After this time without a datagram a flow is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -366,8 +366,8 @@ impl Datagrams {
                 let opening = Opening {
                     service: way.their_service.clone(),
                     name: service.into(),
-                    answers: None,
                     nonce: random().unwrap_or_default(),
+                    ..Opening::default()
                 };
                 let batch = Batch::new(front(FlowKind::Datagrams, &opening));
                 self.outs.insert(local, Out { way, batch, used: now });

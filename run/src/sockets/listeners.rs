@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::PollFlags;
 
-use super::channel::{Channel, Kind};
+use super::channel::{Channel, Kind, RECORDS};
 use super::is_service;
 
 /// What a program listens for.
@@ -101,11 +101,15 @@ impl Listeners {
         for ((purpose, _), channel) in &mut self.all {
             channel.write();
             channel.set_ready(true);
-            while let Some((kind, payload)) = channel.poll_record() {
+            let records = std::iter::from_fn(|| channel.poll_record()).take(RECORDS);
+            let mut count = 0;
+            for (kind, payload) in records {
+                count += 1;
                 let id = String::from_utf8(payload.to_vec()).ok();
                 let id = id.filter(|_| kind == Kind::Refuse);
                 self.refused.extend(id.map(|id| (*purpose, id)));
             }
+            self.is_called |= count == RECORDS;
         }
         self.all.retain(|_, channel| !channel.has_ended());
     }

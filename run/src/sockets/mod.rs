@@ -14,9 +14,11 @@
 //! | file | contents |
 //! |---|---|
 //! | `client` | sockets for programs |
+//! | `wish` | what a program asks for |
 //! | `channel` | the connection between a program and its daemon, as records |
 //! | `batch` | cuts bytes into blocks |
 //! | `streams`, `stream` | all streams of a daemon; one of them |
+//! | `silence`, `lives` | streams whose other end is silent, or was restarted |
 //! | `senders`, `receivers` | programs that send blocks, and programs that receive them |
 //! | `datagrams` | programs that send and receive datagrams |
 //! | `records` | the records of these on disk |
@@ -27,12 +29,14 @@ mod channel;
 pub mod client;
 mod datagrams;
 mod listeners;
+mod lives;
 mod receivers;
 mod records;
 mod senders;
 mod silence;
 mod stream;
 mod streams;
+mod wish;
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -52,8 +56,10 @@ use self::receivers::Receivers;
 pub use self::records::{Receiving, Sending};
 pub(crate) use self::senders::Cancelled;
 use self::senders::{Senders, Wanted};
+use self::stream::Stream;
 pub(crate) use self::streams::nobody_takes;
 use self::streams::{Refused, Streams};
+pub use self::wish::Wish;
 use crate::blocks::{Coming, Consignment, Done, Kind as FlowKind, Office, Opening, kind_of, read};
 use crate::files::OutgoingStatus;
 
@@ -61,62 +67,6 @@ use crate::files::OutgoingStatus;
 const SOCKETS: usize = 1_024;
 /// Longest name of a service, in bytes.
 const SERVICE_BYTES: usize = 64;
-
-/// Which socket a program wants.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "socket", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Wish {
-    /// A stream to a service of a node.
-    Connect {
-        /// The node.
-        to: String,
-        /// The service.
-        service: String,
-    },
-    /// Listen for streams to a service of this node.
-    Listen {
-        /// The service.
-        service: String,
-    },
-    /// Accept a stream that a listener was told of.
-    Accept {
-        /// Number of the stream.
-        id: u32,
-    },
-    /// Send blocks to a service of a node, or continue to.
-    SendBlocks {
-        /// The node.
-        to: String,
-        /// The service.
-        service: String,
-        /// The program's name for the flow.
-        name: String,
-    },
-    /// Send a file whose length is not known yet, or continue to.
-    Push {
-        /// The node.
-        to: String,
-        /// Name of the file at its destination.
-        file: String,
-        /// The program's name for the flow.
-        name: String,
-    },
-    /// Listen for flows of blocks to a service of this node.
-    ListenBlocks {
-        /// The service.
-        service: String,
-    },
-    /// Send datagrams, and receive those for a service of this node.
-    Bind {
-        /// The service.
-        service: String,
-    },
-    /// Take a flow of blocks that a listener was told of.
-    TakeBlocks {
-        /// Id of the flow at this node.
-        id: String,
-    },
-}
 
 /// State of a daemon's sockets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -328,6 +278,17 @@ impl Sockets {
         self.streams.on_there(now, node);
     }
 
+    /// The run of this daemon, and that of another node as far as it is known, else 0.
+    pub(crate) fn lives(&self, node: NodeId) -> (u64, u64) {
+        (self.streams.lives.own, self.streams.lives.of(node))
+    }
+
+    /// This run of a node's daemon is over.
+    pub(crate) fn on_over(&mut self, now: Instant, hop: &mut Hop, (node, life): (NodeId, u64)) {
+        let is_of = |stream: &Stream| stream.life == life;
+        self.streams.end_all(now, hop, node, is_of, &mut self.counters);
+    }
+
     /// Gives up a flow of blocks that a program here sends; `None` if there is no such flow.
     pub(crate) fn cancel(
         &mut self,
@@ -421,6 +382,10 @@ impl Sockets {
         wish: Wish,
         local: u32,
     ) -> Result<(), Refused> {
+        let channel = match wish.record_bytes() {
+            Some(most) => channel.with_records_of(most),
+            None => channel,
+        };
         match wish {
             Wish::Connect { to, service } => {
                 self.streams.connect(office, now, channel, (&to, &service), local)

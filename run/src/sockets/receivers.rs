@@ -12,7 +12,7 @@ use farhop_proto::transport::hop::{Delivery, Hop};
 use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use rustix::event::PollFlags;
 
-use super::channel::{Cause, Channel, Kind};
+use super::channel::{BLOCK_BYTES, Cause, Channel, Kind, RECORDS};
 use super::listeners::{Listeners, Purpose};
 use super::read_opening;
 use super::records::Receiving;
@@ -22,6 +22,9 @@ use crate::files::State;
 
 /// Most blocks of a flow that are stored for its program.
 const KEPT: u32 = 8;
+/// Once this many are stored for all programs, only one of a flow is. No block is longer than a
+/// megabyte.
+const KEPT_OF_ALL: u32 = 1_024;
 /// Most blocks that a program has been given and has not confirmed.
 const GIVEN: u32 = 2;
 /// How long a new flow waits for a program that listens for it.
@@ -133,6 +136,9 @@ impl Receivers {
         let Some((opening, _)) = read_opening(FlowKind::Blocks, &block) else {
             return hop.refuse(now, delivery.id, Refusal::Unusable);
         };
+        if delivery.shape.length as usize > BLOCK_BYTES {
+            return hop.refuse(now, delivery.id, Refusal::Unusable);
+        }
         self.forget_old(office);
         if self.all.len() >= FLOWS {
             return hop.refuse(now, delivery.id, Refusal::Full);
@@ -173,6 +179,10 @@ impl Receivers {
     /// A further block of a flow arrived.
     pub(super) fn on_delivery(&mut self, now: Instant, hop: &mut Hop, delivery: Delivery) {
         let flow = delivery.id.flow;
+        if delivery.shape.length as usize > BLOCK_BYTES {
+            // No program would take it.
+            return hop.refuse(now, delivery.id, Refusal::Unusable);
+        }
         if let Some(unclaimed) = self.waiting.iter_mut().find(|one| one.is_of(flow)) {
             return unclaimed.more.push(delivery);
         }
@@ -229,9 +239,15 @@ impl Receivers {
                 more.into_iter().for_each(|delivery| self.on_delivery(now, hop, delivery));
             }
         }
-        for flow in std::mem::take(&mut self.todo) {
-            if let Some(receiver) = self.all.get_mut(&flow) {
-                receiver.move_blocks(office, &mut self.over);
+        let todo = std::mem::take(&mut self.todo);
+        let kept = |one: &Receiver| one.record.next - one.record.confirmed.min(one.record.next);
+        let stored = || self.all.values().map(kept).sum::<u32>();
+        let most = if todo.is_empty() || stored() < KEPT_OF_ALL { KEPT } else { 1 };
+        for flow in todo {
+            if let Some(receiver) = self.all.get_mut(&flow)
+                && receiver.move_blocks(office, most, &mut self.over)
+            {
+                self.todo.insert(flow);
             }
         }
     }
@@ -391,10 +407,11 @@ impl Receiver {
         serde_json::json!({ "id": id, "from": from, "name": name }).to_string().into_bytes()
     }
 
-    /// Moves blocks as far as possible; `over` counts finished flows.
-    fn move_blocks(&mut self, office: &Office, over: &mut u64) {
-        self.hear(office);
-        let is_full = self.record.next >= self.record.confirmed + KEPT;
+    /// Moves blocks as far as possible, with at most `most` in the store; `over` counts finished
+    /// flows. Returns whether to call again.
+    fn move_blocks(&mut self, office: &Office, most: u32, over: &mut u64) -> bool {
+        let says_more = self.hear(office);
+        let is_full = self.record.next >= self.record.confirmed + most;
         if !self.is_writing
             && !is_full
             && let Some(delivery) = self.held.pop_front()
@@ -416,12 +433,17 @@ impl Receiver {
             channel.write();
         }
         self.end_if_all(office, over);
+        says_more
     }
 
-    /// Handles the program's records.
-    fn hear(&mut self, office: &Office) {
-        let Some(channel) = &mut self.channel else { return };
-        while let Some((kind, mut payload)) = channel.poll_record() {
+    /// Handles some of the program's records. Returns whether there may be more.
+    fn hear(&mut self, office: &Office) -> bool {
+        let Some(channel) = &mut self.channel else { return false };
+        let mut count = 0;
+        while count < RECORDS
+            && let Some((kind, mut payload)) = channel.poll_record()
+        {
+            count += 1;
             if kind != Kind::Confirm || payload.len() != 4 {
                 continue;
             }
@@ -441,6 +463,7 @@ impl Receiver {
             self.channel = None;
             self.given = self.record.confirmed;
         }
+        count == RECORDS
     }
 
     /// Tells the program once it has everything.
@@ -509,7 +532,7 @@ mod tests {
         let receiver = receivers.all.get_mut(&flow(newest)).expect("it is there");
         let (channel, _program) = program(b"");
         receiver.channel = Some(channel);
-        receiver.move_blocks(&office, &mut receivers.over);
+        receiver.move_blocks(&office, KEPT, &mut receivers.over);
         assert_eq!(receiver.record.state, State::Fetched);
         receivers.forget_old(&office);
         assert!(receivers.has(flow(newest)) && !receivers.has(flow(0)));
@@ -563,7 +586,7 @@ mod tests {
         let confirm = [&Kind::Confirm.head(4)[..], &[0; 4]].concat();
         let (channel, _program) = program(&confirm);
         (receiver.channel, receiver.given) = (Some(channel), 2);
-        receiver.move_blocks(&office, &mut 5);
+        receiver.move_blocks(&office, KEPT, &mut 5);
         assert_eq!(receiver.record.state, State::Fetched);
     }
 }

@@ -4,6 +4,7 @@ use farhop_proto::base::NodeId;
 use farhop_proto::wire::hop::FlowKey;
 use serde::{Deserialize, Serialize};
 
+use crate::blocks::PastFlow;
 use crate::files::State;
 
 /// A flow of blocks that a program here sends.
@@ -77,6 +78,11 @@ impl Sending {
         self.service.is_empty()
     }
 
+    /// Whether it was given up.
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
+    }
+
     /// Number of the program's blocks that were taken.
     pub(super) fn program_blocks(&self) -> u32 {
         self.taken.saturating_sub(1 + u32::from(self.is_finished))
@@ -92,6 +98,13 @@ impl Receiving {
     /// Id of the flow at this node.
     pub fn id(&self) -> String {
         format!("{}-{}-{:08x}", self.source.0, self.local, self.opened)
+    }
+
+    /// What is remembered of it without its record; `None` if more of it may come.
+    pub(crate) fn past(&self) -> Option<PastFlow> {
+        let is_past = self.state != State::Moving || self.is_cut || self.is_finished;
+        let is_refused = matches!(self.state, State::Failed(_));
+        is_past.then(|| PastFlow { flow: self.flow(), opened: self.opened, is_refused })
     }
 
     /// Number after the last block that is for the program, so far.

@@ -13,7 +13,7 @@ use farhop_proto::transport::hop::{Arrived, Hop, Whole, frames_of};
 use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use rustix::event::PollFlags;
 
-use super::channel::{Cause, Channel, Kind};
+use super::channel::{BLOCK_BYTES, Cause, Channel, Kind};
 use super::is_service;
 use super::records::Sending;
 use super::streams::Refused;
@@ -26,9 +26,6 @@ const REMEMBERED: usize = 1_024;
 /// How long a pushed file waits for its program to come back. Nobody else can continue it, and a
 /// program that still runs comes back at once, also after its daemon was restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Most bytes of a block here, even if blocks of files may be longer.
-const BLOCK_BYTES: usize = 1 << 20;
 
 /// A flow of blocks that a program here sends.
 struct Sender {
@@ -94,9 +91,13 @@ impl Senders {
         self.all.values().filter(|sender| sender.record.state == State::Moving).count()
     }
 
-    /// Whether there is such a flow. Earlier versions did not record the nonce: then any matches.
+    /// Whether there is such a flow that was not given up. Earlier versions did not record the
+    /// nonce: then any matches.
     pub(super) fn sends(&self, what: Consignment) -> bool {
-        let is_it = |sender: &Sender| sender.record.nonce.is_none_or(|nonce| nonce == what.nonce);
+        let is_it = |sender: &Sender| {
+            let is_one = sender.record.nonce.is_none_or(|nonce| nonce == what.nonce);
+            is_one && !matches!(sender.record.state, State::Failed(_))
+        };
         self.all.get(&what.local).is_some_and(is_it)
     }
 
@@ -306,7 +307,9 @@ impl Senders {
         self.over += 1;
         (sender.record.state, sender.record.over) = (State::Failed(why), self.over);
         sender.waiting = None;
-        for number in sender.record.arrived..sender.record.taken {
+        // The record is written down even if all that was taken has arrived.
+        let last = sender.record.taken.max(sender.record.arrived + 1);
+        for number in sender.record.arrived..last {
             let id = BlockId { flow, number };
             office.ask(Task::Sent(id, Box::new(sender.record.clone())));
         }
@@ -475,7 +478,7 @@ fn first_block(wanted: &Wanted<'_>, nonce: u64) -> Vec<u8> {
         return front(FlowKind::File, &FileInfo::of_unknown_length(file, nonce));
     }
     let (service, name) = (wanted.service.to_owned(), wanted.name.to_owned());
-    front(FlowKind::Blocks, &Opening { service, name, answers: None, nonce })
+    front(FlowKind::Blocks, &Opening { service, name, nonce, ..Opening::default() })
 }
 
 /// The message to a program that its flow is open.

@@ -8,6 +8,7 @@ use farhop_proto::transport::hop::Hop;
 
 use super::SocketCounters;
 use super::channel::Cause;
+use super::lives::Run;
 use super::stream::{Stage, Stream};
 use super::streams::Streams;
 use crate::blocks::Office;
@@ -60,7 +61,7 @@ impl Streams {
         let quiet: Vec<NodeId> =
             heard.filter(|(_, last)| is_quiet(**last)).map(|(peer, _)| *peer).collect();
         for peer in quiet {
-            if !self.probe_one(peer) && self.has_flying(peer) {
+            if !self.probe_one(peer) && self.asked_for(peer).next().is_some() {
                 self.silent.insert(peer);
             }
         }
@@ -114,22 +115,61 @@ impl Streams {
         }
     }
 
-    /// Whether blocks of a stream are on their way to a node. If the node was restarted it will
-    /// refuse them, so it is enough to know that it is there.
-    fn has_flying(&self, peer: NodeId) -> bool {
-        self.all.values().any(|stream| stream.peer == peer && stream.ours.is_flying())
+    /// Notes the run of a node's daemon, as a first block tells it. Returns whether that is the
+    /// present one; streams with an earlier one end.
+    pub(super) fn on_life(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        (peer, life): (NodeId, u64),
+        counters: &mut SocketCounters,
+    ) -> bool {
+        let run = self.lives.hear(peer, life);
+        if run == Run::New {
+            let is_old = |stream: &Stream| ![0, life].contains(&stream.life);
+            self.end_all(now, hop, peer, is_old, counters);
+        }
+        run != Run::Past
+    }
+
+    /// Ends streams with a node whose daemon was restarted.
+    pub(super) fn end_all(
+        &mut self,
+        now: Instant,
+        hop: &mut Hop,
+        peer: NodeId,
+        is_one: impl Fn(&Stream) -> bool,
+        counters: &mut SocketCounters,
+    ) {
+        let all = self.all.iter().filter(|(_, stream)| stream.peer == peer && is_one(stream));
+        for local in all.map(|(local, _)| *local).collect::<Vec<_>>() {
+            counters.reset += 1;
+            let why = "the daemon at the other end was restarted";
+            self.end(now, hop, local, (Cause::Broken, why));
+        }
     }
 
     pub(super) fn take_silent(&mut self) -> BTreeSet<NodeId> {
         std::mem::take(&mut self.silent)
     }
 
-    /// A node answered that it is there; it says nothing about streams.
+    /// A node answered that it is there, and still the same run of its daemon, if it told its
+    /// number. Otherwise that says nothing of streams of which no block is on its way.
     pub(super) fn on_there(&mut self, now: Instant, node: NodeId) {
-        let flying = |stream: &&mut Stream| stream.peer == node && stream.ours.is_flying();
-        let open = |stream: &&mut Stream| matches!(stream.stage, Stage::Open | Stage::Leaving);
-        let all = self.all.values_mut().filter(flying).filter(open);
-        all.for_each(|stream| stream.heard = now);
+        for local in self.asked_for(node).collect::<Vec<_>>() {
+            self.all.get_mut(&local).into_iter().for_each(|stream| stream.heard = now);
+        }
+    }
+
+    /// Open streams of which it is known that they stand as long as the node is there.
+    fn asked_for(&self, node: NodeId) -> impl Iterator<Item = u32> {
+        let life = self.lives.of(node);
+        let is_one = move |stream: &Stream| {
+            let is_open = matches!(stream.stage, Stage::Open | Stage::Leaving);
+            let is_known = stream.ours.is_flying() || (life != 0 && stream.life == life);
+            stream.peer == node && is_open && is_known
+        };
+        self.all.iter().filter(move |(_, stream)| is_one(stream)).map(|(local, _)| *local)
     }
 
     /// Probes a node over the stream of it that was silent for longest. If the node was restarted

@@ -8,7 +8,7 @@ use farhop_proto::transport::hop::{Delivery, Hop};
 use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 
 use super::batch::{Batch, Mark};
-use super::channel::{Cause, Channel, Kind};
+use super::channel::{BLOCK_BYTES, Cause, Channel, Kind, RECORDS};
 
 /// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub(super) struct Stream {
     pub(super) is_broken: bool,
     /// The numbers that tell our flow, and theirs, from others with the same flow number.
     pub(super) nonces: [u64; 2],
+    /// The run of the other end's daemon; 0 until its first block, and if it did not say.
+    pub(super) life: u64,
     /// Whether a probe is on its way to the other end.
     pub(super) is_probing: bool,
     /// When the other end was last heard.
@@ -99,6 +101,7 @@ impl Stream {
             is_ended: false,
             is_broken: false,
             nonces: [0; 2],
+            life: 0,
             is_probing: false,
             heard: now,
             held_up: now,
@@ -108,10 +111,13 @@ impl Stream {
         }
     }
 
-    /// Takes what the program wrote, while less than `limit` bytes wait.
+    /// Takes some of what the program wrote, while less than `limit` bytes wait.
     pub(super) fn take(&mut self, now: Instant, limit: usize) {
         let Some(channel) = &mut self.channel else { return };
-        while self.ours.waiting() < limit {
+        for _ in 0..RECORDS {
+            if self.ours.waiting() >= limit {
+                break;
+            }
             match channel.poll_record() {
                 Some((Kind::Data, bytes)) => {
                     self.sent += bytes.len() as u64;
@@ -252,12 +258,19 @@ impl Stream {
 /// accepted once the kernel has all of it. Returns the number of bytes.
 fn give(channel: &mut Channel, frames: &[Bytes], delivery: &Delivery) -> u64 {
     let bytes: usize = frames.iter().map(Bytes::len).sum();
-    let is_last = delivery.shape.finishes;
-    if bytes > 0 || !is_last {
-        channel.put(Kind::Data, frames, Some(delivery.id).filter(|_| !is_last));
+    let is_fit = |frame: &Bytes| frame.len() <= BLOCK_BYTES;
+    if bytes <= BLOCK_BYTES && bytes > 0 {
+        channel.put(Kind::Data, frames, None);
+    } else {
+        // The other node may have longer blocks than programs take at once.
+        debug_assert!(frames.iter().all(is_fit), "a frame is shorter than a block");
+        let all = frames.iter().filter(|frame| !frame.is_empty());
+        all.for_each(|frame| channel.put(Kind::Data, std::slice::from_ref(frame), None));
     }
-    if is_last {
-        channel.put(Kind::Finish, &[], Some(delivery.id));
+    match delivery.shape.finishes {
+        true => channel.put(Kind::Finish, &[], Some(delivery.id)),
+        // Nothing is said of a block without bytes: whoever waits for a word would take it for one.
+        false => channel.put_mark(delivery.id),
     }
     bytes as u64
 }

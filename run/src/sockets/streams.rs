@@ -10,8 +10,9 @@ use farhop_proto::wire::hop::{FlowKey, Refusal};
 use rustix::event::PollFlags;
 
 use super::batch::Batch;
-use super::channel::{Cause, Channel, Kind};
+use super::channel::{BLOCK_BYTES, Cause, Channel, Kind};
 use super::listeners::{Listeners, Purpose};
+use super::lives::Lives;
 use super::silence::look_after;
 use super::stream::{Heard, Stage, Stream};
 use super::{SocketCounters, StreamStatus, is_service, offer};
@@ -37,6 +38,7 @@ pub(super) struct Streams {
     look: Option<Instant>,
     /// When each node with streams was last heard, as of the last look.
     pub(super) heard: BTreeMap<NodeId, Instant>,
+    pub(super) lives: Lives,
     /// Silent nodes that no stream can probe.
     pub(super) silent: BTreeSet<NodeId>,
     /// Streams that were given up here while blocks of them were on their way.
@@ -52,13 +54,14 @@ pub(super) type Refused = (Channel, String);
 impl Streams {
     pub(super) fn build(config: &HopConfig) -> Self {
         Self {
-            block_bytes: config.bytes_of_block() as usize,
+            block_bytes: (config.bytes_of_block() as usize).min(BLOCK_BYTES),
             all: BTreeMap::new(),
             by_flow: BTreeMap::new(),
             todo: BTreeSet::new(),
             offers: BTreeMap::new(),
             look: None,
             heard: BTreeMap::new(),
+            lives: Lives::build(),
             silent: BTreeSet::new(),
             given_up: Vec::new(),
             waiting: 0,
@@ -132,7 +135,7 @@ impl Streams {
             Ok(_) => return Err((channel, format!("'{service}' is no name for a service"))),
             Err(error) => return Err((channel, format!("{error:#}"))),
         };
-        let mut stream = open((peer, service), None, Stage::Opening, now);
+        let mut stream = open((peer, service), None, Stage::Opening, now, self.lives.own);
         stream.channel = Some(channel);
         self.insert(office, now, local, stream);
         Ok(())
@@ -197,16 +200,21 @@ impl Streams {
     ) {
         let (id, peer) = (delivery.id, delivery.id.flow.source);
         let block = Bytes::from(delivery.frames.concat());
+        let opening = blocks::read::<Opening>(FlowKind::Stream, &block);
+        let opening =
+            opening.filter(|(opening, _)| self.on_life(now, hop, (peer, opening.life), counters));
         let is_full = self.offers.len() >= OFFERS;
-        let taken = match blocks::read::<Opening>(FlowKind::Stream, &block) {
-            Some((Opening { answers: Some(answered), nonce, .. }, bytes)) => {
-                self.on_answer(office, now, (answered, nonce), &delivery, bytes, counters)
+        let taken = match opening {
+            Some((Opening { answers: Some(answered), nonce, life, .. }, bytes)) => {
+                self.on_answer(office, now, (answered, nonce, life), &delivery, bytes, counters)
             }
-            Some((Opening { service, nonce, .. }, bytes)) if !is_full => {
+            Some((Opening { service, nonce, life, .. }, bytes)) if !is_full => {
+                let own = self.lives.own;
                 listeners.find(Purpose::Streams, &service).is_some_and(|listener| {
                     let answers = Some(id.flow.local);
-                    let mut stream = open((peer, &service), answers, Stage::Offered, now);
+                    let mut stream = open((peer, &service), answers, Stage::Offered, now, own);
                     (stream.theirs, stream.nonces[1]) = (Some(id.flow), nonce);
+                    stream.life = life;
                     self.by_flow.insert(id.flow, local);
                     self.offers.insert(local, (delivery, bytes));
                     self.insert(office, now, local, stream);
@@ -227,7 +235,7 @@ impl Streams {
         &mut self,
         office: &Office,
         now: Instant,
-        (local, nonce): (u32, u64),
+        (local, nonce, life): (u32, u64, u64),
         first: &Delivery,
         bytes: Bytes,
         counters: &mut SocketCounters,
@@ -241,7 +249,7 @@ impl Streams {
             channel.say(Kind::Opened, opened.to_string());
         }
         (stream.stage, stream.theirs, stream.heard) = (Stage::Open, Some(first.id.flow), now);
-        stream.nonces[1] = nonce;
+        (stream.nonces[1], stream.life) = (nonce, life);
         stream.give_first(first, bytes);
         self.by_flow.insert(first.id.flow, local);
         self.todo.insert(local);
@@ -449,10 +457,11 @@ fn open(
     answers: Option<u32>,
     stage: Stage,
     now: Instant,
+    life: u64,
 ) -> Stream {
     let nonce = random().unwrap_or_default();
     let told = if answers.is_some() { "" } else { service };
-    let opening = Opening { service: told.into(), answers, nonce, ..Opening::default() };
+    let opening = Opening { service: told.into(), answers, nonce, life, ..Opening::default() };
     let ours = Batch::new(front(FlowKind::Stream, &opening));
     let mut stream = Stream::new(peer, service, stage, ours, now);
     stream.nonces[0] = nonce;
@@ -468,7 +477,7 @@ pub(crate) fn nobody_takes(service: &str) -> String {
 mod tests {
     use std::os::unix::net::UnixStream;
 
-    use farhop_proto::base::Duration;
+    use farhop_proto::base::{AddressPlan, Duration, Seed};
 
     use super::*;
 
@@ -476,7 +485,7 @@ mod tests {
     fn what_a_program_that_broke_off_has_left_waits_no_more() {
         let config = HopConfig::default();
         let mut streams = Streams::build(&config);
-        let mut stream = open((NodeId(3), "web"), None, Stage::Open, Instant::ZERO);
+        let mut stream = open((NodeId(3), "web"), None, Stage::Open, Instant::ZERO, 0);
         let (socket, program) = UnixStream::pair().expect("two sockets");
         socket.set_nonblocking(true).expect("it can be");
         stream.channel = Some(Channel::new(socket, b""));
@@ -491,11 +500,32 @@ mod tests {
     }
 
     #[test]
+    fn streams_with_a_daemon_that_was_restarted_are_over_once_another_of_it_comes() {
+        let (rng, plan) = (Seed(1).stream("hop"), AddressPlan::default());
+        let mut hop = Hop::build(HopConfig::default(), NodeId(1), plan, None, rng);
+        let mut streams = Streams::build(&HopConfig::default());
+        let lives = [(1, 3, 7), (2, 3, 0), (3, 3, 9), (4, 4, 7)];
+        for (local, peer, life) in lives {
+            let mut stream = open((NodeId(peer), "web"), None, Stage::Open, Instant::ZERO, 0);
+            stream.life = life;
+            streams.all.insert(local, stream);
+        }
+        let mut hears = |streams: &mut Streams, life| {
+            let (counters, from) = (&mut SocketCounters::default(), (NodeId(3), life));
+            let is_present = streams.on_life(Instant::ZERO, &mut hop, from, counters);
+            (is_present, streams.all.keys().copied().collect::<Vec<_>>())
+        };
+        assert_eq!(hears(&mut streams, 7), (true, vec![1, 2, 3, 4]));
+        assert_eq!(hears(&mut streams, 9), (true, vec![2, 3, 4]));
+        assert_eq!(hears(&mut streams, 7), (false, vec![2, 3, 4]), "it comes late");
+    }
+
+    #[test]
     fn what_was_heard_of_a_node_stands_when_the_stream_ends_that_it_came_by() {
         let mut streams = Streams::build(&HopConfig::default());
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         let mut insert = |local, stage, heard| {
-            let stream = open((NodeId(3), "web"), None, stage, at(heard));
+            let stream = open((NodeId(3), "web"), None, stage, at(heard), 0);
             streams.all.insert(local, stream);
         };
         insert(1, Stage::Open, 0);

@@ -81,6 +81,7 @@ use self::listen::Listen;
 use self::out::{InRadio, Message};
 use self::pace::Pace;
 use self::past::PastFlows;
+pub use self::past::{PAST_IN_ALL, PAST_OF_ONE};
 pub use self::path::PathStatus;
 use self::path::{Inflow, Path};
 pub use self::port::{HopPort, Role, frames_of, key_of};
@@ -387,6 +388,14 @@ impl Hop {
     /// first block, which a relay may still have, would open it once more.
     pub fn restore_refused(&mut self, now: Instant, flow: FlowKey, opened: u32) {
         self.arrivals.insert(flow, Arrivals { opened, ..Arrivals::refused(Refusal::Unsaid, now) });
+    }
+
+    /// Restores, after a restart of the node, that a flow to it ended long ago: its last block was
+    /// accepted, or it was [refused](Hop::refuse). Those that ended first must come first, and all
+    /// before [`Hop::restore_arrivals`] and [`Hop::restore_refused`].
+    pub fn restore_past(&mut self, now: Instant, flow: FlowKey, (opened, is_refused): (u32, bool)) {
+        let refusal = is_refused.then_some(Refusal::Unsaid);
+        self.past.put(flow, &Arrivals::over(opened, refusal, now));
     }
 
     /// Gives the next complete block for an application here; those of a flow come in order.

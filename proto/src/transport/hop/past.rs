@@ -8,9 +8,9 @@ use crate::base::{Instant, NodeId};
 use crate::wire::hop::{FlowKey, Refusal};
 
 /// Most flows of one source that are remembered: the flows of others do not drive them out.
-const OF_ONE: usize = 4_096;
+pub const PAST_OF_ONE: usize = 4_096;
 /// Most flows that are remembered in all, each with 12 bytes.
-const IN_ALL: usize = 65_536;
+pub const PAST_IN_ALL: usize = 65_536;
 
 /// What is known of a flow that is over.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +35,9 @@ impl PastFlows {
             return;
         }
         let own = self.of.get(&flow.source).map_or(0, VecDeque::len);
-        if own >= OF_ONE {
+        if own >= PAST_OF_ONE {
             self.drop_oldest(flow.source);
-        } else if self.count >= IN_ALL {
+        } else if self.count >= PAST_IN_ALL {
             let largest = self.of.iter().max_by_key(|(_, flows)| flows.len());
             largest.map(|(source, _)| *source).into_iter().for_each(|of| self.drop_oldest(of));
         }
@@ -87,15 +87,15 @@ mod tests {
         };
         put(&mut past, 1, 7);
         (0..5_000).for_each(|local| put(&mut past, 2, local));
-        assert_eq!(past.count, 1 + OF_ONE);
+        assert_eq!(past.count, 1 + PAST_OF_ONE);
         for source in 3..100 {
             (0..4_000).for_each(|local| put(&mut past, source, local));
         }
-        assert_eq!(past.count, IN_ALL);
-        assert_eq!(past.of.values().map(VecDeque::len).sum::<usize>(), IN_ALL);
+        assert_eq!(past.count, PAST_IN_ALL);
+        assert_eq!(past.of.values().map(VecDeque::len).sum::<usize>(), PAST_IN_ALL);
         let found = past.take(Instant::ZERO, flow(1, 7), Some(7)).map(|flow| flow.accepted);
         assert_eq!(found, Some(u32::MAX));
         assert!(past.take(Instant::ZERO, flow(1, 7), Some(7)).is_none(), "it was taken");
-        assert_eq!(past.count, IN_ALL - 1);
+        assert_eq!(past.count, PAST_IN_ALL - 1);
     }
 }

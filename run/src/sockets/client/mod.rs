@@ -33,12 +33,10 @@ use serde::Deserialize;
 pub use self::blocks::{BlockListener, BlockReceiver, BlockSender, IncomingBlocks};
 pub use self::datagrams::{Datagram, DatagramSocket};
 use super::Wish;
-use super::channel::{Cause, HEAD_BYTES, Kind, RECORD_BYTES};
+use super::channel::{Cause, HEAD_BYTES, Kind, RECORD_BYTES, STREAM_BYTES};
 use crate::daemon::control::Request;
 use crate::daemon::{ControlError, client, runtime_dir, socket_path};
 
-/// Most bytes of a stream that one record carries to the daemon.
-const WRITE_BYTES: usize = 64 << 10;
 /// Most bytes that can go along with the request for a stream, which saves a round trip.
 pub const FIRST_BYTES: usize = 7_000;
 
@@ -327,7 +325,7 @@ impl Read for StreamSocket {
 
 impl Write for StreamSocket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let part = &bytes[..bytes.len().min(WRITE_BYTES)];
+        let part = &bytes[..bytes.len().min(STREAM_BYTES)];
         if !part.is_empty() {
             self.line.put(Kind::Data, part)?;
         }

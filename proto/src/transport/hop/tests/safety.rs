@@ -126,6 +126,28 @@ fn a_flow_that_made_room_for_others_is_not_delivered_again() {
 }
 
 #[test]
+fn a_destination_that_begins_anew_still_knows_what_ended_long_ago() {
+    let mut row = Row::new(2, small_config(), Harm::default(), 1);
+    let now = row.now;
+    let opened = |bytes| crc32fast::hash(&text(BlockId { flow: flow(1), number: 0 }, bytes));
+    for (bytes, is_refused) in [(100, false), (101, true)] {
+        row.hop(2).restore_past(now, flow(1), (opened(bytes), is_refused));
+        row.restart(1);
+        row.arrived.clear();
+        row.push(flow(1), 0, 2, bytes, false);
+        later(&mut row, 1_000);
+        let refusals: Vec<_> = row.arrived.iter().map(|one| one.refusal).collect();
+        assert_eq!(refusals, [is_refused.then_some(Refusal::Unsaid)]);
+        row.restart(2);
+    }
+    assert!(row.delivered.is_empty());
+    let now = row.now;
+    row.hop(2).restore_past(now, flow(1), (opened(100), false));
+    row.restart(1);
+    assert!(row.send(flow(1), 2, &[102], MINUTE), "another flow has its number now");
+}
+
+#[test]
 fn a_destination_that_has_forgotten_a_flow_refuses_it() {
     let mut row = Row::new(3, small_config(), Harm::default(), 1);
     assert!(row.send(flow(1), 3, &[100], MINUTE));
