@@ -1,11 +1,10 @@
 //! What the program says to a file that is wrong, and what it promises of one that is right.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
-use crate::folder::{Folder, PAIR, farhop, flat, flow, json, program, refusal, stderr};
+use crate::folder::{Folder, PAIR, demo, farhop, flat, flow, json, program, refusal, stderr};
 
 /// A good scenario; the tests spoil a line of it each.
 fn good() -> String {
@@ -28,11 +27,6 @@ fn scenarios() -> Vec<PathBuf> {
         }
     }
     files
-}
-
-fn demo() -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/demo.toml");
-    file.to_str().expect("a plain path").to_owned()
 }
 
 /// Spoils the good scenario and gives what `check` says to it: status 2 and nothing on stdout.
@@ -466,95 +460,6 @@ fn what_finds_no_room_on_standard_output_ends_with_a_reason() {
         let out = farhop(&["sim", &file, option, "/dev/full"]);
         assert_eq!(out.status.code(), Some(1), "{option}");
         assert!(stderr(&out).contains("cannot write /dev/full"), "{}", stderr(&out));
-    }
-}
-
-/// How many frames of a capture pass a filter.
-fn tshark(file: &str, filter: &str) -> usize {
-    let out = Command::new("tshark")
-        .args(["-r", file, "-Y", filter])
-        .output()
-        .expect("tshark is missing: run scripts/setup.sh");
-    assert!(out.status.success(), "{}", stderr(&out));
-    String::from_utf8_lossy(&out.stdout).lines().count()
-}
-
-#[test]
-fn the_packets_of_a_capture_stand_in_the_order_of_their_times() {
-    let folder = Folder::new("pcap-order");
-    let (there, back) = (flow("udp"), "from = \"valley\"\nto = \"hill\"\nkind = \"udp\"\n");
-    let text = format!(
-        "name = \"far\"\nduration_s = 1\n{PAIR}distance_km = 80\n{there}\n[[flow]]\n{back}"
-    );
-    let file = folder.file("air.pcapng");
-    let out = farhop(&["sim", &folder.write("far.toml", &text), "--json", "--pcap", &file]);
-    assert!(out.status.success(), "{}", stderr(&out));
-    assert!(tshark(&file, "wlan") > 100);
-    assert_eq!(tshark(&file, "frame.time_delta < 0"), 0);
-}
-
-#[test]
-fn a_capture_of_the_air_is_read_by_wireshark() {
-    let folder = Folder::new("pcap");
-    let file = folder.file("air.pcapng");
-    let out = farhop(&["sim", &demo(), "--json", "--pcap", &file, "--at", "valley"]);
-    assert!(out.status.success(), "{}", stderr(&out));
-    let tshark = |filter: &str| tshark(&file, filter);
-    let frames = tshark("radiotap && wlan");
-    assert!(frames > 1_000, "{frames} frames");
-    assert_eq!(tshark("frame"), frames);
-    assert_eq!(tshark("_ws.malformed"), 0);
-    assert!(tshark("radiotap.mactime && radiotap.datarate == 11") > 1_000);
-}
-
-#[test]
-fn what_failed_its_check_is_marked_in_a_capture_and_what_nobody_noticed_is_not_in_it() {
-    let folder = Folder::new("pcap-lost");
-    let text = format!(
-        "name = \"lost\"\nduration_s = 2\nstack.link = {{ kind = \"plain\", mac_ack = false }}\n\
-         radio = {{ phy = \"802.11g\", rate_mbps = 24 }}\n\
-         {PAIR}loss = {{ kind = \"interferer\", load_mbps = 2 }}\n{}rate_mbps = 4\n\
-         size_bytes = 500\n",
-        flow("udp")
-    );
-    let (file, losses) = (folder.file("air.pcapng"), folder.file("lost.csv"));
-    let scenario = folder.write("lost.toml", &text);
-    let words = ["sim", &scenario, "--json", "--pcap", &file, "--at", "valley"];
-    let out = farhop(&[&words[..], &["--losses", &losses]].concat());
-    assert!(out.status.success(), "{}", stderr(&out));
-    let fates = std::fs::read_to_string(&losses).expect("it was written");
-    let fates = |fate: &str| fates.lines().filter(|line| line.ends_with(fate)).count();
-    assert!(fates(",crc") > 10 && fates(",preamble") > 50, "both ways to lose a frame");
-    assert_eq!(tshark(&file, "radiotap.flags.badfcs == 1"), fates(",crc"));
-    assert_eq!(tshark(&file, "radiotap.flags.badfcs == 0"), fates(",ok"));
-    let hash = |out: &[u8]| {
-        let report: Value = serde_json::from_slice(out).expect("a report");
-        report["trace_hash"].as_str().expect("a hash").to_owned()
-    };
-    let unwatched = farhop(&["sim", &scenario, "--json"]);
-    assert_eq!(hash(&out.stdout), hash(&unwatched.stdout), "whoever looks changes nothing");
-}
-
-#[test]
-fn a_capture_has_what_the_radios_of_the_node_hear_on_their_channels() {
-    let folder = Folder::new("pcap-channels");
-    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/two-radios.toml");
-    let scenario = scenario.to_str().expect("a plain path");
-    let capture = |node: &str| {
-        let file = folder.file(&format!("{node}.pcapng"));
-        let out = farhop(&["sim", scenario, "--json", "--pcap", &file, "--at", node]);
-        assert!(out.status.success(), "{}", stderr(&out));
-        assert_eq!(tshark(&file, "_ws.malformed"), 0);
-        let on = |mhz: u16| tshark(&file, &format!("radiotap.channel.freq == {mhz}"));
-        assert_eq!(tshark(&file, "frame"), on(2412) + on(2437), "frames of no channel at {node}");
-        [on(2412), on(2437)]
-    };
-    let [hill, village, town] = ["hill", "village", "town"].map(capture);
-    assert!(hill.iter().all(|frames| *frames > 1_000), "{hill:?}");
-    assert_eq!((village[1], town[0]), (0, 0));
-    // One that sends does not hear what comes meanwhile.
-    for (near, far) in [(hill[0], village[0]), (hill[1], town[1])] {
-        assert!(near.abs_diff(far) < near / 10, "{near} and {far} frames of one channel");
     }
 }
 

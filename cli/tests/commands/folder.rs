@@ -117,3 +117,9 @@ impl Drop for Folder {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
+
+/// Path of the demo's scenario.
+pub(crate) fn demo() -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/demo.toml");
+    file.to_str().expect("a plain path").to_owned()
+}

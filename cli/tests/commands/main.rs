@@ -2,6 +2,7 @@
 //! be linked by itself.
 
 mod bad_input;
+mod capture;
 mod demo;
 mod folder;
 mod keys;
