@@ -145,7 +145,7 @@ fn of_flows_that_ended_long_ago_the_oldest_of_the_busiest_source_are_forgotten()
     assert_eq!(store.past().expect("it can be read"), []);
     let past = |source, local: u32| {
         let flow = FlowKey { source: NodeId(source), local };
-        PastFlow { flow, opened: local ^ 9, is_refused: local % 3 == 0 }
+        PastFlow { flow, opened: local ^ 9, is_refused: local.is_multiple_of(3) }
     };
     let put = |source, locals: std::ops::Range<u32>| {
         let changes: Vec<_> = locals.map(|local| Change::Past(past(source, local))).collect();

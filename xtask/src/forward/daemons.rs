@@ -64,16 +64,37 @@ impl Mode {
     }
 }
 
+/// Where the daemons keep blocks (`durable`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kept {
+    /// In memory alone.
+    Memory,
+    /// In a file, without waiting for the disk.
+    PageCache,
+    /// On disk, the default.
+    Fsync,
+}
+
+impl Kept {
+    fn setting(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::PageCache => "page-cache",
+            Self::Fsync => "fsync",
+        }
+    }
+}
+
 /// Sends this many bytes; `own` are lines for the block settings in addition to the defaults.
 /// Returns the cost, and the memory limit for blocks.
 pub(super) fn measure(
     farhop: &Path,
     place: &Place,
-    mode: Mode,
+    modes: (Mode, Kept),
     (radio, own): (&str, &str),
     bytes: u64,
 ) -> Result<(Cost, u64)> {
-    let row = Row::start(farhop, place, mode, radio, own)?;
+    let row = Row::start(farhop, place, modes, radio, own)?;
     let mut listener = StreamListener::bind(&row.daemon(2), SERVICE)?;
     let sink = thread::spawn(move || {
         let mut stream = listener.next_incoming()?.accept(b"")?;
@@ -105,7 +126,7 @@ pub(super) fn fill(farhop: &Path, place: &Place) -> Result<(Cost, u64)> {
     let budget = HopConfig::default().memory_bytes;
     let blocks = 4 * budget / u64::from(HopConfig::default().bytes_of_block());
     let own = format!("high_blocks = {blocks}\nlow_blocks = {}\n", blocks - 1);
-    let mut row = Row::start(farhop, place, Mode::Off, "", &own)?;
+    let mut row = Row::start(farhop, place, (Mode::Off, Kept::Memory), "", &own)?;
     let mut listener = StreamListener::bind(&row.daemon(2), SERVICE)?;
     let sink = thread::spawn(move || listener.next_incoming()?.accept(b""));
     let mut stream = StreamSocket::connect(&row.daemon(0), NODES[2], SERVICE, b"")?;
@@ -156,11 +177,17 @@ struct Row {
 
 impl Row {
     /// Starts the daemons; `own` are lines for the block settings in addition to the defaults.
-    fn start(farhop: &Path, place: &Place, mode: Mode, radio: &str, own: &str) -> Result<Self> {
+    fn start(
+        farhop: &Path,
+        place: &Place,
+        modes: (Mode, Kept),
+        radio: &str,
+        own: &str,
+    ) -> Result<Self> {
         let dir = Scratch::new()?;
         let mut row = Self { dir, daemons: Vec::new() };
         let file = row.path("forward.toml");
-        fs::write(&file, row.scenario(mode, radio, own)?)?;
+        fs::write(&file, row.scenario(modes, radio, own)?)?;
         let program = farhop.to_str().context("a plain path")?;
         for (index, node) in NODES.into_iter().enumerate() {
             let [keys, state, runtime] =
@@ -194,11 +221,12 @@ impl Row {
     }
 
     /// The scenario; its keys are made here.
-    fn scenario(&self, mode: Mode, radio: &str, own: &str) -> Result<String> {
+    fn scenario(&self, (mode, kept): (Mode, Kept), radio: &str, own: &str) -> Result<String> {
         let mut text = format!(
             "name = \"forward\"\nsecurity = {}\n[radio]\n{radio}\n[stack.link]\nkind = \"plain\"\n\
-             [stack.hop]\ndurable = \"memory\"\n{own}",
-            mode.setting()
+             [stack.hop]\ndurable = \"{}\"\n{own}",
+            mode.setting(),
+            kept.setting()
         );
         for (index, node) in NODES.into_iter().enumerate() {
             let keys = self.path(&format!("{node}/keys"));

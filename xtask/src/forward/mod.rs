@@ -21,7 +21,7 @@ use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 
-use self::daemons::Mode;
+use self::daemons::{Kept, Mode};
 use self::place::Place;
 use self::usage::Cost;
 use crate::build;
@@ -36,6 +36,7 @@ const GIGA: f64 = 1e9;
 #[command(after_help = "Examples:\n  \
     cargo xtask forward\n  \
     cargo xtask forward --megabytes 50 --only off    for a profiler\n  \
+    cargo xtask forward --only encrypt --kept fsync  as daemons do by default\n  \
     cargo xtask forward --radio 'phy = \"802.11ac\"'   paced like a radio")]
 pub(crate) struct Options {
     /// Print the rows as JSON.
@@ -47,6 +48,9 @@ pub(crate) struct Options {
     /// Measure only this row.
     #[arg(long)]
     only: Option<Mode>,
+    /// Where the daemons keep blocks in this row.
+    #[arg(long, default_value = "memory", requires = "only")]
+    kept: Kept,
     /// An additional line for the radio of the scenario.
     #[arg(long, default_value = "")]
     radio: String,
@@ -62,7 +66,7 @@ pub(crate) struct Options {
 /// The cost of one way of forwarding.
 #[derive(Serialize)]
 struct Row {
-    name: &'static str,
+    name: String,
     /// Rate of the transfer, in which both ends share the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     mbps: Option<f64>,
@@ -91,10 +95,10 @@ struct Row {
 }
 
 impl Row {
-    fn new(name: &'static str, cost: &Cost) -> Self {
+    fn new(name: impl Into<String>, cost: &Cost) -> Self {
         let gigabits = cost.bytes as f64 * 8.0 / GIGA;
         Self {
-            name,
+            name: name.into(),
             mbps: (gigabits > 0.0).then_some(gigabits * 1e3 / cost.wall_s),
             user_s: None,
             system_s: None,
@@ -117,7 +121,7 @@ impl Row {
         }
     }
 
-    fn of_daemon(mode: Mode, cost: &Cost, budget: u64) -> Self {
+    fn of_daemon((mode, kept): (Mode, Kept), cost: &Cost, budget: u64) -> Self {
         let gigabits = cost.bytes as f64 * 8.0 / GIGA;
         let per_second = gigabits / (cost.user_s + cost.system_s);
         Self {
@@ -125,9 +129,19 @@ impl Row {
             system_s: Some(cost.system_s),
             gb_per_cpu_s: Some(per_second),
             ok: Some(per_second >= PROMISED && is_within(cost, budget)),
-            ..Self::new(mode.title(), cost).with_memory(cost, budget)
+            ..Self::new(title(mode, kept), cost).with_memory(cost, budget)
         }
     }
+}
+
+/// The name of a row.
+fn title(mode: Mode, kept: Kept) -> String {
+    let kept = match kept {
+        Kept::Memory => "",
+        Kept::PageCache => ", kept in files",
+        Kept::Fsync => ", kept on disk",
+    };
+    format!("{}{kept}", mode.title())
 }
 
 /// Whether the forwarder kept to its memory limit.
@@ -138,7 +152,14 @@ fn is_within(cost: &Cost, budget: u64) -> bool {
 /// Runs all rows; fails if a promise is not kept.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let farhop = options.program.clone().map_or_else(build::farhop, Ok)?;
-    let modes = Mode::ALL.into_iter().filter(|mode| options.only.is_none_or(|one| one == *mode));
+    let modes = match options.only {
+        Some(mode) => vec![(mode, options.kept)],
+        None => {
+            let in_memory = Mode::ALL.map(|mode| (mode, Kept::Memory));
+            let on_disk = [Mode::Off, Mode::Encrypt].map(|mode| (mode, Kept::Fsync));
+            in_memory.into_iter().chain(on_disk).collect()
+        }
+    };
     let bytes = options.megabytes * 1_000_000;
     let own =
         options.frame_bytes.map_or_else(String::new, |bytes| format!("frame_bytes = {bytes}\n"));
@@ -189,7 +210,7 @@ fn table(rows: &[Row]) -> Table {
             None => "",
         };
         table.add_row([
-            row.name.to_owned(),
+            row.name.clone(),
             figure(row.mbps),
             figure(row.user_s),
             figure(row.system_s),
