@@ -104,6 +104,8 @@ pub struct Exchange {
     trouble: Option<String>,
 }
 
+/// How much of the memory for blocks the store takes, for its pages and what is being written.
+const STORE_BYTES: u64 = 6 << 20;
 /// Why a file is dropped: its sender gave it up.
 const GIVEN_UP: &str = "its sender gave it up";
 /// Why a file is dropped: its sender knows nothing of it any more.
@@ -130,6 +132,7 @@ impl Exchange {
         if config.durable != Durable::Memory {
             // With blocks in memory alone, the machine's own copy is the one that is kept.
             hop.keep_blocks();
+            hop.leave_memory(STORE_BYTES.min(config.memory_bytes / 8));
         }
         let kept = restore::blocks(&store, now, hop, (plan.node, &mut sending))?;
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);

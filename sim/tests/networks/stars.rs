@@ -164,8 +164,15 @@ fn the_longest_slot_of_a_star_may_be_no_whole_number_of_units() {
 
 #[test]
 fn a_station_that_is_off_does_not_stop_snoop_for_the_others() {
-    let text = "[stack]\nsnoop = {}\nlink = { kind = \"harq\" }\n\
-                [[fault]]\nnode = \"n1\"\nfrom_s = 0\nto_s = 30\n";
-    let found = rates(&star(text, 2, 1, |at| down(at, "kind = \"tcp\"")));
-    assert!(found[0] > 1.0 && found[1] == 0.0, "{found:.2?}");
+    let off = "[[fault]]\nnode = \"n1\"\nfrom_s = 0\nto_s = 30\n";
+    let found = |link: &str, flow: &str| {
+        let text = format!("[stack]\nsnoop = {{}}\nlink = {{ kind = \"{link}\" }}\n{off}");
+        rates(&star(&text, 2, 1, |at| down(at, flow)))
+    };
+    let [harq, wild] = ["harq", "wild"].map(|link| found(link, "kind = \"tcp\""));
+    assert!(harq[0] > 1.0 && harq[1] == 0.0, "{harq:.2?}");
+    assert!(wild[0] > 1.0 && wild[1] == 0.0, "{wild:.2?}");
+    // Sources that do not wait fill what they may.
+    let paced = found("wild", "kind = \"udp\"\nrate_mbps = 1.5");
+    assert!(paced[0] > 1.4 && paced[1] == 0.0, "{paced:.2?}");
 }

@@ -251,7 +251,7 @@ impl Hop {
         };
         let block = self.config.block_cost();
         Limits {
-            memory: of(self.config.memory_bytes, block),
+            memory: of(self.config.memory_bytes.saturating_sub(self.left_memory), block),
             disk: of(self.config.disk_bytes, block),
             blocks: of(BLOCKS as u64, 1) as usize,
         }

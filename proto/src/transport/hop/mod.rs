@@ -148,6 +148,8 @@ pub struct Hop {
     unsure: BTreeSet<NodeId>,
     /// Whether blocks are kept in storage that survives the node.
     keeps: bool,
+    /// Memory that is left to whoever stores blocks.
+    left_memory: u64,
     /// Until when that storage counts as full.
     full_until: Instant,
     below: Below,
@@ -271,6 +273,7 @@ impl Hop {
             memory: 0,
             writing: BTreeMap::new(),
             reserved: BTreeMap::new(),
+            left_memory: 0,
             counters: Counters::default(),
         }
     }
@@ -279,6 +282,12 @@ impl Hop {
     /// is told that they are complete.
     pub fn keep_blocks(&mut self) {
         self.keeps = true;
+    }
+
+    /// Leaves some of the memory for blocks to whoever stores them: what is being written is there
+    /// twice.
+    pub fn leave_memory(&mut self, bytes: u64) {
+        self.left_memory = bytes;
     }
 
     /// Describes the link below. By default, it is one radio that sends whenever it can, and
