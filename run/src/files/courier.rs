@@ -257,10 +257,10 @@ impl Courier {
             bail!("{wrong}; give another one behind {to}:");
         }
         ensure!(path.is_absolute(), "{} is not a full path", path.display());
-        ensure!(is_sum(&sha256), "a SHA-256 has 64 hexadecimal digits");
         // Whether it is still that file is seen with each block, by the clerk: a file server that
         // is away would stop the loop here.
         let modified_ns = before.map_or_else(|| look_at(&path, size), Ok)?;
+        ensure!(is_sum(&sha256), "a SHA-256 has 64 hexadecimal digits");
         if self.trips.len() >= FILES {
             let over = self.over.pop_front();
             let over = over.with_context(|| {
