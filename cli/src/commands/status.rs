@@ -66,7 +66,17 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     loop {
         let found = statuses_and_silent(wanted);
         let found = if before.is_empty() { found } else { found.map_err(Failure::into_failed) };
-        let (statuses, silent) = found?;
+        let (statuses, silent) = match found {
+            // A daemon that restarts is soon back.
+            Err(Failure::Failed(why)) if options.watch && !before.is_empty() => {
+                tell(&format!("farhop: {why}"));
+                if !waits_a_second() {
+                    return Ok(());
+                }
+                continue;
+            }
+            found => found?,
+        };
         let draws = options.watch && !options.json && matches!(terminal(), Terminal::Screen);
         if !draws {
             silent.iter().for_each(|silent| tell(&format!("farhop: {silent}")));
@@ -89,13 +99,19 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         if !options.watch {
             return Ok(());
         }
-        for _ in 0..10 {
-            if interrupt::has_come() || !has_reader() {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(100));
+        if !waits_a_second() {
+            return Ok(());
         }
     }
+}
+
+/// Waits for a second. Returns false if the command is to end: it is interrupted, or nobody reads
+/// its output any more.
+fn waits_a_second() -> bool {
+    (0..10).all(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        !interrupt::has_come() && has_reader()
+    })
 }
 
 /// All statuses as text, with rates since the `before` statuses, or else since the start.

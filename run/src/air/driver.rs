@@ -179,9 +179,13 @@ impl Air {
         let mut fds: Vec<PollFd<'_>> = ends.chain(more).collect();
         let timeout = (due != Instant::MAX).then(|| timespec(due.since(now)));
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) => self.wakeups.on_timer(due, self.clock.now()),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+        }
+        // Frames may wait by then too, above all if it is very late.
+        let now = self.clock.now();
+        if due <= now {
+            self.wakeups.on_timer(due, now);
         }
         Ok(fds[self.ends.len()..].iter().any(|fd| !fd.revents().is_empty()))
     }

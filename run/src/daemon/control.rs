@@ -380,9 +380,15 @@ impl Client {
         self.wish.is_none() && self.request.contains(&b'\n')
     }
 
+    /// Whether the client has sent more than a request may have.
+    fn is_too_long(&self) -> bool {
+        self.request.len() > REQUEST_BYTES && !self.request.contains(&b'\n')
+    }
+
     /// Whether the daemon has something to do for this client.
     fn is_served(&self) -> bool {
-        self.has_request() || self.wish.is_some() || !self.answer.is_empty()
+        let asks = self.has_request() || self.is_too_long();
+        asks || self.wish.is_some() || !self.answer.is_empty()
     }
 
     /// Poll flags for the events that give the daemon something to do. Input that it would not read
@@ -390,13 +396,15 @@ impl Client {
     fn wants(&self) -> PollFlags {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, self.may_read());
-        wanted.set(PollFlags::OUT, self.has_request() || !self.answer.is_empty());
+        let asks = self.has_request() || self.is_too_long();
+        wanted.set(PollFlags::OUT, asks || !self.answer.is_empty());
         wanted
     }
 
     /// Whether to read more: only after all complete requests are answered.
     fn may_read(&self) -> bool {
-        !self.has_ended && self.wish.is_none() && !self.has_request()
+        let is_full = self.request.len() > REQUEST_BYTES;
+        !self.has_ended && self.wish.is_none() && !self.has_request() && !is_full
     }
 
     /// Whether the client can be dropped.
@@ -408,7 +416,7 @@ impl Client {
 
     fn read(&mut self) {
         let mut buffer = [0; 1024];
-        while !self.is_over && self.may_read() && self.request.len() <= REQUEST_BYTES {
+        while !self.is_over && self.may_read() {
             match self.stream.read(&mut buffer) {
                 Ok(0) => {
                     self.has_ended = true;

@@ -136,15 +136,21 @@ impl Datagrams {
         if length <= each {
             return self.send_once(to, parts, None);
         }
+        let mut is_refused_whole = false;
         if each <= self.longest {
             match self.send_once(to, parts, Some(each as u16)) {
-                Err(error) if is_refused(&error) => self.longest = each.saturating_sub(1),
+                Err(error) if is_refused(&error) => is_refused_whole = true,
                 outcome => return outcome,
             }
         }
         let mut all = Vec::with_capacity(length);
         parts.iter().for_each(|part| all.extend_from_slice(part));
-        self.send_each(to, &all, each)
+        self.send_each(to, &all, each)?;
+        if is_refused_whole {
+            // It was not that there is no way to send anything, as when an address is gone.
+            self.longest = each.saturating_sub(1);
+        }
+        Ok(())
     }
 
     /// Sends datagrams one by one.

@@ -49,7 +49,14 @@ impl PacketSocket {
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // No protocol until it is bound, so that frames of other interfaces do not arrive.
         // SAFETY: plain system call without pointers; the result is checked.
-        let fd = checked(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+        let opened = checked(unsafe { libc::socket(libc::AF_PACKET, kind, 0) });
+        let fd = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                let right = "run it as root, or with the capability CAP_NET_RAW";
+                io::Error::new(error.kind(), format!("{interface}: no raw sockets: {right}"))
+            }
+            _ => error,
+        })?;
         // SAFETY: `fd` was just opened and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let socket = Self { fd };

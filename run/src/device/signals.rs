@@ -84,6 +84,8 @@ impl AsRawFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
+        // One that came meanwhile, as when somebody is impatient, would end the process otherwise.
+        while matches!(self.poll(), Ok(Some(_))) {}
         // SAFETY: `before` is the set that `pthread_sigmask` filled; the third pointer may be null.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());

@@ -93,5 +93,14 @@ fn quieten(interface: &str) {
 
 /// Sets a sysctl of this network namespace.
 pub(super) fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
-    fs::write(format!("/proc/sys/{key}"), value)
+    let path = format!("/proc/sys/{key}");
+    fs::write(&path, value).map_err(|error| {
+        let is_closed = matches!(
+            error.kind(),
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+        );
+        let right =
+            if is_closed { ": a container needs a writable /proc/sys for a lab" } else { "" };
+        io::Error::new(error.kind(), format!("{path}: {error}{right}"))
+    })
 }

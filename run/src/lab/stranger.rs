@@ -186,13 +186,12 @@ impl Radio {
         let more = others.iter().map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
         let mut fds: Vec<PollFd<'_>> = std::iter::once(own).chain(more).collect();
         match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) => {
-                if let Some(due) = due {
-                    self.wakeups.on_timer(due, self.clock.now());
-                }
-            }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+        }
+        let now = self.clock.now();
+        if let Some(due) = due.filter(|due| *due <= now) {
+            self.wakeups.on_timer(due, now);
         }
         let is_asked = fds[1..].iter().any(|fd| !fd.revents().is_empty());
         drop(fds);
