@@ -65,7 +65,8 @@ pub(crate) fn text(outcomes: &[Outcome]) -> String {
         vec![id, what, published, measured(row.ours), band(row.band), verdict(row).to_owned()]
     };
     let rows: Vec<_> = outcomes.iter().flat_map(|outcome| &outcome.rows).map(cells).collect();
-    let mut out = super::table(&HEAD, &rows);
+    // Some targets are tables without rows to judge.
+    let mut out = if rows.is_empty() { String::new() } else { super::table(&HEAD, &rows) };
     for row in outcomes.iter().flat_map(|outcome| &outcome.rows).filter(|row| !row.ok) {
         if !row.note.is_empty() {
             out.push('\n');
@@ -82,7 +83,7 @@ pub(crate) fn text(outcomes: &[Outcome]) -> String {
             out += &wrapped(&table.note);
         }
     }
-    out
+    out.trim_start().to_owned()
 }
 
 fn text_table(table: &Table) -> String {

@@ -145,6 +145,11 @@ fn part(bytes: u64, all: u64) -> String {
     format!("{bytes:.2} of {all:.2} MB")
 }
 
+/// What the shares of the air time are.
+const SHARES: &str = "data: sent first; again: repeated; coding: parity; ack: of the MAC and the \
+                      link; guard: of slots; collision:\ndestroyed at the receiver; to others: \
+                      to the radio's other neighbours; not sending: listens, waits, has nothing";
+
 fn links(report: &Report) -> String {
     let head = [
         "air time of the sender, %",
@@ -183,7 +188,7 @@ fn links(report: &Report) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut out = table(&head, &rows) + "\n";
+    let mut out = table(&head, &rows) + "\n" + SHARES + "\n";
     if left_out > 0 {
         let rest = counted(left_out, "direction");
         let _ = writeln!(out, "these use the most; --json and --out have {rest} more");

@@ -174,6 +174,11 @@ impl Exchange {
         due.into_iter().flatten().fold(self.overdue.due(), Instant::min)
     }
 
+    /// Whether some program has sent more than was handled in the last [`Exchange::turn`].
+    pub fn has_more(&self) -> bool {
+        self.sockets.has_more()
+    }
+
     /// Whether [`Exchange::turn`] has something to do, apart from what the machine has to say.
     pub fn is_called(&self, now: Instant) -> bool {
         let has_clerk_done = rustix::io::read(self.wake.as_fd(), &mut [0; 8]).is_ok();
@@ -202,10 +207,9 @@ impl Exchange {
         for given_up in self.sockets.take_given_up() {
             self.tell(now, hop, Some(given_up));
         }
-        for node in self.sockets.take_silent() {
+        for (node, life) in self.sockets.take_silent() {
             if !self.notices.has_to(node) {
                 let flow = (self.free_local(), self.office.config.frame_bytes);
-                let (_, life) = self.sockets.lives(node);
                 self.notices.hail(now, hop, (node, life), flow);
             }
         }
@@ -268,7 +272,7 @@ impl Exchange {
             if hails != 0 && arrived.refusal == Some(Refusal::Unknown) {
                 return self.sockets.on_over(now, hop, (to, hails));
             }
-            return self.sockets.on_there(now, to);
+            return self.sockets.on_there(now, to, hails);
         }
         if self.courier.has(arrived.id.flow.local) {
             let given_up = self.courier.on_arrived(&self.office, hop, arrived);
@@ -283,7 +287,7 @@ impl Exchange {
             return self.on_given_up(now, hop, &delivery);
         }
         if delivery.id.number == 0 && kind_of(&delivery.frames) == Some(Kind::Hail) {
-            let (own, _) = self.sockets.lives(delivery.id.flow.source);
+            let own = self.sockets.life();
             return match meant(&delivery.frames).is_none_or(|life| life == own) {
                 true => hop.accept(now, delivery.id),
                 false => hop.refuse(now, delivery.id, Refusal::Unknown),

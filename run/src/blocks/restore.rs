@@ -68,6 +68,9 @@ pub(super) fn blocks(
             changes.push(Change::Sending(flow.clone()));
             hop.abandon(id.flow);
         }
+        changes.push(Change::NoBlock(*id));
+        let others = kept.extract_if(.., |other| other.flow == id.flow);
+        changes.extend(others.map(Change::NoBlock));
     }
     if !changes.is_empty() {
         store.change(&changes)?;

@@ -246,7 +246,10 @@ impl Driver {
         let rests = sources.map(|source| source.rests_until).filter(|until| *until > now);
         let devices = self.radios.iter().filter_map(|radio| radio.device.poll_timeout(now));
         let held = self.radios.iter().filter_map(Radio::next_release);
-        let programs = self.exchange.as_ref().map(Exchange::poll_timeout);
+        let programs = self.exchange.as_ref().map(|exchange| match exchange.has_more() {
+            true => now,
+            false => exchange.poll_timeout(),
+        });
         let own = self.stack.poll_timeout().into_iter().chain(programs);
         let own = own.chain(self.due_to_keep());
         own.chain(rests).chain(devices).chain(held).min()

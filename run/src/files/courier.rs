@@ -128,12 +128,14 @@ impl Courier {
         let next = trips.partition_point(|trip| trip.file.local <= self.latest);
         trips.rotate_left(next);
         for trip in trips {
+            // From now on it waits for room, which no timer brings.
+            trip.due = trip.due.filter(|due| *due > now);
             if trip.is_ready(now)
                 && let Some(part) = trip.file.part(trip.next)
                 && hop.reserve(now, trip.file.flow(office.node), part.bytes())
             {
                 self.latest = trip.file.local;
-                (trip.is_reading, trip.due) = (true, None);
+                trip.is_reading = true;
                 office.ask(Task::Read(Box::new(trip.file.clone()), trip.next, part));
                 trip.next += 1;
             }

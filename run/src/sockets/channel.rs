@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_passed_once_all_before_it_is_written() {
-        let (socket, _program) = UnixStream::pair().expect("two sockets");
+        let (socket, mut program) = UnixStream::pair().expect("two sockets");
         socket.set_nonblocking(true).expect("it can be");
         let mut channel = Channel::new(socket, b"");
         let flow = FlowKey { source: NodeId(1), local: 7 };
@@ -329,6 +329,12 @@ mod tests {
         channel.put(Kind::Data, &[Bytes::from(vec![7; 1 << 22])], Some(id(1)));
         channel.put_mark(id(2));
         assert!(channel.write().is_empty(), "so much does not fit");
+        let mut settled = Vec::new();
+        while channel.unwritten() > 0 {
+            assert!(program.read(&mut [0; 1 << 16]).is_ok_and(|length| length > 0));
+            settled.extend(channel.write());
+        }
+        assert_eq!(settled, [id(1), id(2)]);
     }
 
     #[test]

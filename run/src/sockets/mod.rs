@@ -18,7 +18,7 @@
 //! | `channel` | the connection between a program and its daemon, as records |
 //! | `batch` | cuts bytes into blocks |
 //! | `streams`, `stream` | all streams of a daemon; one of them |
-//! | `silence`, `lives` | streams whose other end is silent, or was restarted |
+//! | `silence` | streams whose other end is silent, or was restarted |
 //! | `senders`, `receivers` | programs that send blocks, and programs that receive them |
 //! | `datagrams` | programs that send and receive datagrams |
 //! | `records` | the records of these on disk |
@@ -29,7 +29,6 @@ mod channel;
 pub mod client;
 mod datagrams;
 mod listeners;
-mod lives;
 mod receivers;
 mod records;
 mod senders;
@@ -38,7 +37,7 @@ mod stream;
 mod streams;
 mod wish;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
@@ -56,7 +55,6 @@ use self::receivers::Receivers;
 pub use self::records::{Receiving, Sending};
 pub(crate) use self::senders::Cancelled;
 use self::senders::{Senders, Wanted};
-use self::stream::Stream;
 pub(crate) use self::streams::nobody_takes;
 use self::streams::{Refused, Streams};
 pub use self::wish::Wish;
@@ -191,12 +189,17 @@ impl Sockets {
 
     /// Whether [`Sockets::turn`] has something to do.
     pub(crate) fn is_called(&self, now: Instant) -> bool {
-        self.listeners.is_called()
+        self.has_more()
             || self.streams.is_called()
             || self.senders.is_called()
             || self.receivers.is_called()
             || self.datagrams.is_called()
             || self.poll_timeout().is_some_and(|due| due <= now)
+    }
+
+    /// Whether some program has sent more than was handled in the last turn.
+    pub(crate) fn has_more(&self) -> bool {
+        self.listeners.is_called() || self.streams.is_cut || self.receivers.is_cut
     }
 
     /// Whether a flow from another node belongs to a socket.
@@ -238,8 +241,9 @@ impl Sockets {
         }
     }
 
-    /// Silent nodes that must be asked whether they are there, as no stream can ask them.
-    pub(crate) fn take_silent(&mut self) -> BTreeSet<NodeId> {
+    /// Silent nodes that must be asked whether they are there, as no stream can ask them, and which
+    /// run of their daemons is meant; 0: any.
+    pub(crate) fn take_silent(&mut self) -> BTreeMap<NodeId, u64> {
         self.streams.take_silent()
     }
 
@@ -273,20 +277,19 @@ impl Sockets {
         self.senders.sends(what)
     }
 
-    /// A node answered that it is there.
-    pub(crate) fn on_there(&mut self, now: Instant, node: NodeId) {
-        self.streams.on_there(now, node);
+    /// A node answered that it is there, and this run of its daemon, if that is not 0.
+    pub(crate) fn on_there(&mut self, now: Instant, node: NodeId, life: u64) {
+        self.streams.on_there(now, node, life);
     }
 
-    /// The run of this daemon, and that of another node as far as it is known, else 0.
-    pub(crate) fn lives(&self, node: NodeId) -> (u64, u64) {
-        (self.streams.lives.own, self.streams.lives.of(node))
+    /// The number of this run of the daemon.
+    pub(crate) fn life(&self) -> u64 {
+        self.streams.life
     }
 
     /// This run of a node's daemon is over.
-    pub(crate) fn on_over(&mut self, now: Instant, hop: &mut Hop, (node, life): (NodeId, u64)) {
-        let is_of = |stream: &Stream| stream.life == life;
-        self.streams.end_all(now, hop, node, is_of, &mut self.counters);
+    pub(crate) fn on_over(&mut self, now: Instant, hop: &mut Hop, over: (NodeId, u64)) {
+        self.streams.on_over(now, hop, over, &mut self.counters);
     }
 
     /// Gives up a flow of blocks that a program here sends; `None` if there is no such flow.

@@ -22,8 +22,8 @@ use crate::files::State;
 
 /// Most blocks of a flow that are stored for its program.
 const KEPT: u32 = 8;
-/// Once this many are stored for all programs, only one of a flow is. No block is longer than a
-/// megabyte.
+/// Once this many are stored for all programs, only as many of a flow are as it may be given at a
+/// time. No block is longer than a megabyte.
 const KEPT_OF_ALL: u32 = 1_024;
 /// Most blocks that a program has been given and has not confirmed.
 const GIVEN: u32 = 2;
@@ -61,6 +61,8 @@ pub(super) struct Receivers {
     waiting: Vec<Unclaimed>,
     /// How many flows have finished so far.
     over: u64,
+    /// Whether a program has sent more than was handled in the last turn.
+    pub(super) is_cut: bool,
 }
 
 /// A new flow that waits for a program that listens for it.
@@ -240,13 +242,15 @@ impl Receivers {
             }
         }
         let todo = std::mem::take(&mut self.todo);
-        let kept = |one: &Receiver| one.record.next - one.record.confirmed.min(one.record.next);
+        let kept = |one: &Receiver| one.record.end().saturating_sub(one.record.confirmed);
         let stored = || self.all.values().map(kept).sum::<u32>();
-        let most = if todo.is_empty() || stored() < KEPT_OF_ALL { KEPT } else { 1 };
+        let most = if todo.is_empty() || stored() < KEPT_OF_ALL { KEPT } else { GIVEN };
+        self.is_cut = false;
         for flow in todo {
             if let Some(receiver) = self.all.get_mut(&flow)
                 && receiver.move_blocks(office, most, &mut self.over)
             {
+                self.is_cut = true;
                 self.todo.insert(flow);
             }
         }

@@ -1,14 +1,13 @@
 //! Ends streams that stand still: the other end is silent, no program accepts them, or nobody
 //! reads.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use farhop_proto::base::{Duration, Instant, NodeId};
 use farhop_proto::transport::hop::Hop;
 
 use super::SocketCounters;
 use super::channel::Cause;
-use super::lives::Run;
 use super::stream::{Stage, Stream};
 use super::streams::Streams;
 use crate::blocks::Office;
@@ -61,10 +60,16 @@ impl Streams {
         let quiet: Vec<NodeId> =
             heard.filter(|(_, last)| is_quiet(**last)).map(|(peer, _)| *peer).collect();
         for peer in quiet {
-            if !self.probe_one(peer) && self.asked_for(peer).next().is_some() {
-                self.silent.insert(peer);
+            if !self.probe_one(peer)
+                && let Some(life) = self.oldest_life(peer)
+            {
+                self.silent.insert(peer, life);
             }
         }
+        // The daemon of one node has only one run: whichever is over refuses.
+        let two = self.heard.keys().filter(|peer| self.has_two_lives(**peer));
+        let asked = two.filter_map(|peer| Some((*peer, self.oldest_life(*peer)?)));
+        self.silent.extend(asked.collect::<Vec<_>>());
     }
 
     /// Notes when each node with streams was last heard. A block of one stream counts for all
@@ -115,61 +120,60 @@ impl Streams {
         }
     }
 
-    /// Notes the run of a node's daemon, as a first block tells it. Returns whether that is the
-    /// present one; streams with an earlier one end.
-    pub(super) fn on_life(
-        &mut self,
-        now: Instant,
-        hop: &mut Hop,
-        (peer, life): (NodeId, u64),
-        counters: &mut SocketCounters,
-    ) -> bool {
-        let run = self.lives.hear(peer, life);
-        if run == Run::New {
-            let is_old = |stream: &Stream| ![0, life].contains(&stream.life);
-            self.end_all(now, hop, peer, is_old, counters);
-        }
-        run != Run::Past
+    pub(super) fn take_silent(&mut self) -> BTreeMap<NodeId, u64> {
+        std::mem::take(&mut self.silent)
     }
 
-    /// Ends streams with a node whose daemon was restarted.
-    pub(super) fn end_all(
+    /// The open streams with a node that told the number of its run, or to which a block is on its
+    /// way: if it is there, they stand.
+    fn standing(&self, peer: NodeId) -> impl Iterator<Item = (u32, &Stream)> {
+        let is_one = move |stream: &Stream| {
+            let is_open = matches!(stream.stage, Stage::Open | Stage::Leaving);
+            stream.peer == peer && is_open && (stream.life != 0 || stream.ours.is_flying())
+        };
+        let all = self.all.iter().filter(move |(_, stream)| is_one(stream));
+        all.map(|(local, stream)| (*local, stream))
+    }
+
+    /// The run of the stream that was silent for longest.
+    fn oldest_life(&self, peer: NodeId) -> Option<u64> {
+        let oldest = self.standing(peer).min_by_key(|(_, stream)| stream.heard);
+        oldest.map(|(_, stream)| stream.life)
+    }
+
+    fn has_two_lives(&self, peer: NodeId) -> bool {
+        let mut lives =
+            self.standing(peer).map(|(_, stream)| stream.life).filter(|life| *life != 0);
+        let first = lives.next();
+        lives.any(|life| Some(life) != first)
+    }
+
+    /// A node answered that it is there, and this run of its daemon, if that is not 0. Otherwise
+    /// that says nothing of streams of which no block is on its way.
+    pub(super) fn on_there(&mut self, now: Instant, node: NodeId, life: u64) {
+        let stands =
+            |stream: &Stream| stream.ours.is_flying() || (life != 0 && stream.life == life);
+        let all = self.standing(node).filter(|(_, stream)| stands(stream));
+        for local in all.map(|(local, _)| local).collect::<Vec<_>>() {
+            self.all.get_mut(&local).into_iter().for_each(|stream| stream.heard = now);
+        }
+    }
+
+    /// This run of a node's daemon is over, and so are the streams with it.
+    pub(super) fn on_over(
         &mut self,
         now: Instant,
         hop: &mut Hop,
-        peer: NodeId,
-        is_one: impl Fn(&Stream) -> bool,
+        (node, life): (NodeId, u64),
         counters: &mut SocketCounters,
     ) {
-        let all = self.all.iter().filter(|(_, stream)| stream.peer == peer && is_one(stream));
+        let is_of = |stream: &Stream| stream.peer == node && stream.life == life;
+        let all = self.all.iter().filter(|(_, stream)| is_of(stream));
         for local in all.map(|(local, _)| *local).collect::<Vec<_>>() {
             counters.reset += 1;
             let why = "the daemon at the other end was restarted";
             self.end(now, hop, local, (Cause::Broken, why));
         }
-    }
-
-    pub(super) fn take_silent(&mut self) -> BTreeSet<NodeId> {
-        std::mem::take(&mut self.silent)
-    }
-
-    /// A node answered that it is there, and still the same run of its daemon, if it told its
-    /// number. Otherwise that says nothing of streams of which no block is on its way.
-    pub(super) fn on_there(&mut self, now: Instant, node: NodeId) {
-        for local in self.asked_for(node).collect::<Vec<_>>() {
-            self.all.get_mut(&local).into_iter().for_each(|stream| stream.heard = now);
-        }
-    }
-
-    /// Open streams of which it is known that they stand as long as the node is there.
-    fn asked_for(&self, node: NodeId) -> impl Iterator<Item = u32> {
-        let life = self.lives.of(node);
-        let is_one = move |stream: &Stream| {
-            let is_open = matches!(stream.stage, Stage::Open | Stage::Leaving);
-            let is_known = stream.ours.is_flying() || (life != 0 && stream.life == life);
-            stream.peer == node && is_open && is_known
-        };
-        self.all.iter().filter(move |(_, stream)| is_one(stream)).map(|(local, _)| *local)
     }
 
     /// Probes a node over the stream of it that was silent for longest. If the node was restarted

@@ -111,27 +111,30 @@ impl Stream {
         }
     }
 
-    /// Takes some of what the program wrote, while less than `limit` bytes wait.
-    pub(super) fn take(&mut self, now: Instant, limit: usize) {
-        let Some(channel) = &mut self.channel else { return };
-        for _ in 0..RECORDS {
-            if self.ours.waiting() >= limit {
-                break;
-            }
-            match channel.poll_record() {
-                Some((Kind::Data, bytes)) => {
+    /// Takes some of what the program wrote, while less than `limit` bytes wait. Returns whether
+    /// there may be more that could be taken.
+    pub(super) fn take(&mut self, now: Instant, limit: usize) -> bool {
+        let Some(channel) = &mut self.channel else { return false };
+        let mut count = 0;
+        while count < RECORDS
+            && self.ours.waiting() < limit
+            && let Some((kind, bytes)) = channel.poll_record()
+        {
+            count += 1;
+            match kind {
+                Kind::Data => {
                     self.sent += bytes.len() as u64;
                     self.ours.write(now, &bytes);
                 }
-                Some((Kind::Flush, _)) => self.ours.flush(),
-                Some((Kind::Finish, _)) => self.ours.finish(),
-                Some(_) => {}
-                None => break,
+                Kind::Flush => self.ours.flush(),
+                Kind::Finish => self.ours.finish(),
+                _ => {}
             }
         }
         if channel.has_ended() {
             self.leave();
         }
+        count == RECORDS
     }
 
     /// Handles a program that hung up while there was no room for more of its bytes. If it did not

@@ -12,7 +12,6 @@ use rustix::event::PollFlags;
 use super::batch::Batch;
 use super::channel::{BLOCK_BYTES, Cause, Channel, Kind};
 use super::listeners::{Listeners, Purpose};
-use super::lives::Lives;
 use super::silence::look_after;
 use super::stream::{Heard, Stage, Stream};
 use super::{SocketCounters, StreamStatus, is_service, offer};
@@ -38,9 +37,12 @@ pub(super) struct Streams {
     look: Option<Instant>,
     /// When each node with streams was last heard, as of the last look.
     pub(super) heard: BTreeMap<NodeId, Instant>,
-    pub(super) lives: Lives,
-    /// Silent nodes that no stream can probe.
-    pub(super) silent: BTreeSet<NodeId>,
+    /// Drawn when this daemon began, and told at the beginning of each stream.
+    pub(super) life: u64,
+    /// Silent nodes that no stream can probe, and which run of their daemons is meant.
+    pub(super) silent: BTreeMap<NodeId, u64>,
+    /// Whether a program has sent more than was handled in the last turn.
+    pub(super) is_cut: bool,
     /// Streams that were given up here while blocks of them were on their way.
     given_up: Vec<(NodeId, Consignment)>,
     waiting: usize,
@@ -61,8 +63,9 @@ impl Streams {
             offers: BTreeMap::new(),
             look: None,
             heard: BTreeMap::new(),
-            lives: Lives::build(),
-            silent: BTreeSet::new(),
+            life: random().unwrap_or_default(),
+            silent: BTreeMap::new(),
+            is_cut: false,
             given_up: Vec::new(),
             waiting: 0,
             passed: (0, 0),
@@ -135,7 +138,7 @@ impl Streams {
             Ok(_) => return Err((channel, format!("'{service}' is no name for a service"))),
             Err(error) => return Err((channel, format!("{error:#}"))),
         };
-        let mut stream = open((peer, service), None, Stage::Opening, now, self.lives.own);
+        let mut stream = open((peer, service), None, Stage::Opening, now, self.life);
         stream.channel = Some(channel);
         self.insert(office, now, local, stream);
         Ok(())
@@ -200,16 +203,13 @@ impl Streams {
     ) {
         let (id, peer) = (delivery.id, delivery.id.flow.source);
         let block = Bytes::from(delivery.frames.concat());
-        let opening = blocks::read::<Opening>(FlowKind::Stream, &block);
-        let opening =
-            opening.filter(|(opening, _)| self.on_life(now, hop, (peer, opening.life), counters));
         let is_full = self.offers.len() >= OFFERS;
-        let taken = match opening {
+        let taken = match blocks::read::<Opening>(FlowKind::Stream, &block) {
             Some((Opening { answers: Some(answered), nonce, life, .. }, bytes)) => {
                 self.on_answer(office, now, (answered, nonce, life), &delivery, bytes, counters)
             }
             Some((Opening { service, nonce, life, .. }, bytes)) if !is_full => {
-                let own = self.lives.own;
+                let own = self.life;
                 listeners.find(Purpose::Streams, &service).is_some_and(|listener| {
                     let answers = Some(id.flow.local);
                     let mut stream = open((peer, &service), answers, Stage::Offered, now, own);
@@ -380,6 +380,7 @@ impl Streams {
         let is_due = |stream: &Stream| stream.ours.poll_timeout().is_some_and(|due| due <= now);
         let due = self.all.iter().filter(|(_, stream)| is_due(stream)).map(|(local, _)| *local);
         self.todo.extend(due.collect::<Vec<_>>());
+        self.is_cut = false;
         for local in std::mem::take(&mut self.todo) {
             self.move_bytes(office, now, hop, local, counters);
         }
@@ -408,7 +409,7 @@ impl Streams {
         }
         let is_waiting = stream.push(now, hop, office.flow(local), sizes);
         // The bytes that were pushed made room for more.
-        stream.take(now, place);
+        self.is_cut |= stream.take(now, place);
         stream.write(now, hop);
         self.waiting = (self.waiting + stream.ours.waiting()).saturating_sub(waited);
         let has_more =
@@ -475,6 +476,7 @@ pub(crate) fn nobody_takes(service: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::os::unix::net::UnixStream;
 
     use farhop_proto::base::{AddressPlan, Duration, Seed};
@@ -500,24 +502,49 @@ mod tests {
     }
 
     #[test]
-    fn streams_with_a_daemon_that_was_restarted_are_over_once_another_of_it_comes() {
+    fn a_program_that_has_sent_much_is_heard_in_parts_and_no_part_is_asked_for_in_vain() {
+        let cases: [(usize, &[bool]); 3] =
+            [(63, &[false]), (64, &[true, false]), (200, &[true, true, true, false])];
+        for (records, right) in cases {
+            let mut stream = open((NodeId(3), "web"), None, Stage::Open, Instant::ZERO, 0);
+            let (socket, mut program) = UnixStream::pair().expect("two sockets");
+            socket.set_nonblocking(true).expect("it can be");
+            stream.channel = Some(Channel::new(socket, b""));
+            let record = [&Kind::Data.head(1)[..], b"x"].concat();
+            program.write_all(&record.repeat(records)).expect("room");
+            let has_more: Vec<bool> =
+                right.iter().map(|_| stream.take(Instant::ZERO, usize::MAX)).collect();
+            assert_eq!((&has_more[..], stream.ours.waiting()), (right, records));
+        }
+    }
+
+    #[test]
+    fn of_two_runs_of_a_daemon_the_one_is_asked_for_that_was_heard_before_the_other() {
         let (rng, plan) = (Seed(1).stream("hop"), AddressPlan::default());
         let mut hop = Hop::build(HopConfig::default(), NodeId(1), plan, None, rng);
+        let (office, _asked) = Office::of_test();
         let mut streams = Streams::build(&HopConfig::default());
-        let lives = [(1, 3, 7), (2, 3, 0), (3, 3, 9), (4, 4, 7)];
-        for (local, peer, life) in lives {
-            let mut stream = open((NodeId(peer), "web"), None, Stage::Open, Instant::ZERO, 0);
+        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+        // Two of the first run, one that does not say, one of the second, and one of another node.
+        for (local, peer, life) in [(1, 3, 7), (2, 3, 7), (3, 3, 0), (4, 3, 9), (5, 4, 7)] {
+            let heard = at(if life == 9 { 101 } else { 100 });
+            let mut stream = open((NodeId(peer), "web"), None, Stage::Open, heard, 0);
             stream.life = life;
             streams.all.insert(local, stream);
         }
-        let mut hears = |streams: &mut Streams, life| {
-            let (counters, from) = (&mut SocketCounters::default(), (NodeId(3), life));
-            let is_present = streams.on_life(Instant::ZERO, &mut hop, from, counters);
-            (is_present, streams.all.keys().copied().collect::<Vec<_>>())
+        let counters = &mut SocketCounters::default();
+        let mut asks = |streams: &mut Streams, now| {
+            streams.look_for_silent(&office, at(now), &mut hop, counters);
+            streams.take_silent().into_iter().collect::<Vec<_>>()
         };
-        assert_eq!(hears(&mut streams, 7), (true, vec![1, 2, 3, 4]));
-        assert_eq!(hears(&mut streams, 9), (true, vec![2, 3, 4]));
-        assert_eq!(hears(&mut streams, 7), (false, vec![2, 3, 4]), "it comes late");
+        assert_eq!(asks(&mut streams, 102), [(NodeId(3), 7)]);
+        // It is there, so the other one is asked for.
+        streams.on_there(at(102), NodeId(3), 7);
+        assert_eq!(asks(&mut streams, 103), [(NodeId(3), 9)]);
+        let counters = &mut SocketCounters::default();
+        streams.on_over(at(103), &mut hop, (NodeId(3), 9), counters);
+        assert_eq!(streams.all.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 5]);
+        assert_eq!(counters.reset, 1);
     }
 
     #[test]

@@ -333,6 +333,7 @@ impl Peer {
             let unused = self.earlier.iter().position(|session| session.doubtful_at() <= now);
             self.earlier.remove(unused.unwrap_or(EARLIER));
         }
+        self.broadcast.iter_mut().for_each(TheirBroadcast::on_session);
         self.begun.clear();
         self.cookie = None;
         self.freely.fill();

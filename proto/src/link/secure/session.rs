@@ -8,7 +8,7 @@ use ring::hmac;
 
 use super::config::Cipher;
 use super::noise::derive;
-use super::window::Window;
+use super::window::{WINDOW, Window};
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::secure::{
     HEADER_BYTES, Header, SEAL_BYTES, TAG_BYTES, UNIT, UNIT_HEADER_BYTES, UNIT_SEAL_BYTES,
@@ -308,6 +308,8 @@ pub(super) struct TheirBroadcast {
     secret: [u8; 32],
     key: Key,
     window: Window,
+    /// Where the window was when the present session was agreed on.
+    mark: u64,
 }
 
 impl TheirBroadcast {
@@ -319,7 +321,13 @@ impl TheirBroadcast {
         (first, said): (u64, SaidAt),
     ) -> Self {
         let (key, window) = (Key::new(cipher, secret), Window::starting_at(first));
-        Self { epoch, said, secret: *secret, key, window }
+        Self { epoch, said, secret: *secret, key, window, mark: first }
+    }
+
+    /// A session was agreed on: what the neighbour sends from now on has higher counters than all
+    /// that came before.
+    pub(super) fn on_session(&mut self) {
+        self.mark = self.window.next();
     }
 
     /// Whether it is this key. If the neighbour tells it again, its window is kept.
@@ -328,10 +336,10 @@ impl TheirBroadcast {
     }
 
     /// The neighbour tells the key again, for frames with counters of at least `first`. If it says
-    /// so in a new session, and all of them would be too old, another owner of the key has sent one
-    /// with a counter far ahead in its name: then the window begins anew.
+    /// so in a new session, and they would have been too old already when that began, another owner
+    /// of the key has sent one with a counter far ahead in its name: then the window begins anew.
     pub(super) fn on_told_again(&mut self, first: u64, when: SaidAt) {
-        if when.session > self.said.session && self.window.is_past(first) {
+        if when.session > self.said.session && first + WINDOW < self.mark {
             self.window = Window::starting_at(first);
         }
         self.said = when;
