@@ -201,8 +201,8 @@ mod tests {
 
     use bytes::Bytes;
 
+    use super::super::tests;
     use super::*;
-    use crate::base::{FlowId, NodeId, RadioId, TxOptions, UnitId};
 
     fn packet(dscp: u8, ports: [u8; 4]) -> Packet {
         let mut payload = Vec::new();
@@ -211,16 +211,7 @@ mod tests {
         payload[1] = dscp << 2;
         payload.extend_from_slice(&ports);
         payload.extend_from_slice(&[0, 8, 0, 0]);
-        Packet {
-            id: UnitId(1),
-            radio: RadioId(0),
-            to: Some(NodeId(2)),
-            flow: FlowId(1),
-            protocol: EtherType::IPV4,
-            payload: payload.into(),
-            options: TxOptions::default(),
-            order: None,
-        }
+        tests::packet(payload)
     }
 
     fn range(text: &str) -> Option<AddressRange> {

@@ -110,8 +110,8 @@ impl Habit {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use super::super::tests::packet;
     use super::*;
-    use crate::base::{EtherType, FlowId, NodeId, RadioId, TxOptions, UnitId};
 
     /// When the flow does what, given when its packets come, in ms, and their length.
     fn manners(
@@ -124,17 +124,7 @@ mod tests {
             let (src, dst) = (Ipv4Addr::new(10, 66, 0, 1), Ipv4Addr::new(10, 66, 0, 2));
             ip::put_ipv4(&mut payload, src, dst, protocol, bytes - 20);
             payload.resize(bytes, 0);
-            let packet = Packet {
-                id: UnitId(1),
-                radio: RadioId(0),
-                to: Some(NodeId(2)),
-                flow: FlowId(1),
-                protocol: EtherType::IPV4,
-                payload: payload.into(),
-                options: TxOptions::default(),
-                order: None,
-            };
-            habit.on_packet(Instant::ZERO + Duration::from_millis(ms), &packet)
+            habit.on_packet(Instant::ZERO + Duration::from_millis(ms), &packet(payload))
         };
         packets.into_iter().map(on_packet).collect()
     }

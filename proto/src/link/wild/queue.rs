@@ -503,8 +503,9 @@ mod tests {
     use super::super::class::UsualQueue;
     use super::super::classify::{ClassConfig, Preset};
     use super::super::config::WildConfig;
+    use super::super::tests;
     use super::*;
-    use crate::base::{EtherType, NodeId, RadioId, TxOptions, UnitId};
+    use crate::base::{TxOptions, UnitId};
     use crate::wire::ip;
     use bytes::Bytes;
     use std::net::Ipv4Addr;
@@ -543,16 +544,7 @@ mod tests {
     }
 
     fn packet(id: u64, flow: u16) -> Packet {
-        Packet {
-            id: UnitId(id),
-            radio: RadioId(0),
-            to: Some(NodeId(2)),
-            flow: FlowId(flow),
-            protocol: EtherType::IPV4,
-            payload: Bytes::new(),
-            options: TxOptions::default(),
-            order: None,
-        }
+        Packet { id: UnitId(id), flow: FlowId(flow), ..tests::packet(Bytes::new()) }
     }
 
     fn push(queue: &mut Queue, id: u64, flow: u16) -> bool {

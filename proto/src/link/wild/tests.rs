@@ -87,17 +87,23 @@ fn comes(
     wild.handle_rx(&mut Cx::new(started + Duration::from_micros(300)), event);
 }
 
-fn offers(wild: &mut Wild, to: u16, id: u64) {
-    let packet = Packet {
-        id: UnitId(id),
-        radio: RadioId(to as u8 - 2),
-        to: Some(NodeId(to)),
+/// A packet of flow 1 for node 2.
+pub(super) fn packet(payload: impl Into<Bytes>) -> Packet {
+    Packet {
+        id: UnitId(1),
+        radio: RadioId(0),
+        to: Some(NodeId(2)),
         flow: FlowId(1),
         protocol: EtherType::IPV4,
-        payload: Bytes::from(vec![0; 1_000]),
+        payload: payload.into(),
         options: TxOptions::default(),
         order: None,
-    };
+    }
+}
+
+fn offers(wild: &mut Wild, to: u16, id: u64) {
+    let (radio, to) = (RadioId(to as u8 - 2), Some(NodeId(to)));
+    let packet = Packet { id: UnitId(id), radio, to, ..packet(vec![0; 1_000]) };
     wild.handle_tx(&mut Cx::new(at(0)), packet);
 }
 
@@ -242,16 +248,7 @@ fn a_broadcast_goes_to_each_neighbour_and_ends_once() {
     let mut cx = Cx::new(at(0));
     assert!(wild.room(Lane::default()).is_none(), "nobody is heard");
     wild.peers.iter_mut().for_each(|peer| peer.is_up = true);
-    let packet = |id, bytes: usize| Packet {
-        id: UnitId(id),
-        radio: RadioId(0),
-        to: None,
-        flow: FlowId(1),
-        protocol: EtherType::IPV4,
-        payload: Bytes::from(vec![0; bytes]),
-        options: TxOptions::default(),
-        order: None,
-    };
+    let packet = |id, bytes: usize| Packet { id: UnitId(id), to: None, ..packet(vec![0; bytes]) };
     assert!(!wild.room(Lane::default()).is_none());
     // Each copy is too long for a slot.
     wild.handle_tx(&mut cx, packet(1, 1_000));
@@ -276,16 +273,7 @@ fn tcp(id: u64, flow: u16, data: usize) -> Packet {
     let mut segment = vec![0; 20 + data];
     (segment[12], segment[13]) = (5 << 4, 0x10);
     payload.extend(segment);
-    Packet {
-        id: UnitId(id),
-        radio: RadioId(0),
-        to: Some(NodeId(2)),
-        flow: FlowId(flow),
-        protocol: EtherType::IPV4,
-        payload: payload.into(),
-        options: TxOptions::default(),
-        order: None,
-    }
+    Packet { id: UnitId(id), flow: FlowId(flow), ..packet(payload) }
 }
 
 #[test]
