@@ -6,6 +6,8 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use farhop_run::device::signals::Signals;
+use tracing_appender::non_blocking::WorkerGuard;
 
 mod commands;
 mod interrupt;
@@ -151,8 +153,9 @@ fn keep_lines_whole() {
     let _ = miette::set_hook(Box::new(move |_| Box::new(options().build())));
 }
 
-/// Starts the log, on stderr; `FARHOP_LOG` sets its filter, `info` by default.
-fn start_log() {
+/// Starts the log, on stderr; `FARHOP_LOG` sets its filter, `info` by default. The rest of the log
+/// of a daemon is written when what is returned is dropped.
+fn start_log(command: &Command) -> Option<WorkerGuard> {
     let wanted = std::env::var("FARHOP_LOG").unwrap_or_else(|_| "info".into());
     let filter = tracing_subscriber::EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
         progress::tell(&format!(
@@ -163,15 +166,27 @@ fn start_log() {
     });
     // In a lab the log of a process is a file, and its last lines may be quoted in a message.
     let colours = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
     // A log that cannot be written is not worth a panic.
-    log.with_writer(std::io::stderr).log_internal_errors(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
+    let log = log.log_internal_errors(false);
+    if !matches!(command, Command::Up(_)) {
+        log.with_writer(std::io::stderr).init();
+        return None;
+    }
+    // A terminal that is stopped, or whose connection goes over this daemon, must not stop it: a
+    // thread writes, and drops what is too much. Signals are for the daemon, not for that thread.
+    let signals = Signals::take();
+    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    drop(signals);
+    log.with_writer(writer).init();
+    Some(guard)
 }
 
 fn main() -> ExitCode {
     keep_lines_whole();
-    start_log();
-    let outcome = match Cli::parse().command {
+    let command = Cli::parse().command;
+    let log = start_log(&command);
+    let outcome = match command {
         Command::Demo(options) => commands::demo::run(&options),
         Command::Lab(options) => commands::lab::run(&options),
         Command::Sim(options) => commands::sim::run(&options),
@@ -194,6 +209,7 @@ fn main() -> ExitCode {
         Command::LabHold(options) => commands::lab::run_holder(&options),
         Command::LabNoise(options) => commands::noise::run(&options),
     };
+    drop(log);
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Input(report)) => {

@@ -1,12 +1,13 @@
 //! Stacks on devices, driven by the daemon's loop: packets of one host come out at the other.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread::{self, JoinHandle};
 use std::time::Duration as StdDuration;
 
-use farhop_proto::base::{RadioId, Seed};
+use farhop_proto::base::{AccessCategory, Duration, Frame, FrameUp, Instant, RadioId, Room, Seed};
 use farhop_proto::link::plain::PlainConfig;
 use farhop_proto::link::wild::WildConfig;
 use farhop_proto::stack::{
@@ -16,10 +17,10 @@ use farhop_proto::wire::ip;
 use farhop_run::daemon::driver::Driver;
 use farhop_run::daemon::host::SocketHost;
 use farhop_run::daemon::{DaemonOptions, DeviceChoice, device_spec, with_blocks};
-use farhop_run::device::channel;
+use farhop_run::device::channel::{self, Channel};
 use farhop_run::device::tun;
 use farhop_run::device::udp::{Udp, UdpSpec};
-use farhop_run::device::{Clock, Device};
+use farhop_run::device::{Clock, Device, DeviceStatus};
 use rustix::event::PollFlags;
 
 /// How long a packet may take on a busy machine before a test gives up.
@@ -214,6 +215,79 @@ fn two_loops_in_one_thread_carry_packets_over_a_channel() {
     assert_eq!(drivers[1].host().expect("a host").stats.to_host, 100);
 }
 
+/// A card whose send buffer is full for the first two times that a frame is offered.
+struct Reluctant {
+    card: Channel,
+    clock: Clock,
+    refused: u32,
+    full_until: Instant,
+}
+
+impl Device for Reluctant {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.card.fd()
+    }
+
+    fn receive(&mut self, out: &mut Vec<FrameUp>) -> io::Result<bool> {
+        self.card.receive(out)
+    }
+
+    fn room(&self, now: Instant, access: AccessCategory) -> Room {
+        if now < self.full_until { Room::NONE } else { self.card.room(now, access) }
+    }
+
+    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<Option<Frame>> {
+        self.refused = (self.refused + 1) % 3;
+        if self.refused == 0 {
+            return self.card.send(frame, out);
+        }
+        self.full_until = self.clock.now() + Duration::from_micros(100);
+        Ok(Some(frame))
+    }
+
+    fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        (now < self.full_until).then_some(self.full_until)
+    }
+
+    fn handle_timeout(&mut self, _now: Instant, _out: &mut Vec<FrameUp>) {}
+
+    fn status(&self) -> DeviceStatus {
+        self.card.status()
+    }
+}
+
+#[test]
+fn what_a_full_card_does_not_take_waits_for_it_and_is_not_lost() {
+    let clock = Clock::start();
+    let plans = plans(plain());
+    let specs = plans.each_ref().map(|plan| device_spec(plan, &plan.radios[0], clock, tun::MTU));
+    let [first, second] = specs;
+    let (card, mut far) = channel::pair(first, second).expect("a pair");
+    let card = Reluctant { card, clock, refused: 0, full_until: Instant::ZERO };
+    let (host, port) = UnixDatagram::pair().expect("a pair");
+    let mut driver = Driver::build(&plans[0], Seed(1), clock);
+    driver.add_radio(RadioId(0), Box::new(card));
+    driver.set_host(Box::new(SocketHost::new(port).expect("a port")));
+    let (mut out, mut tags) = (Vec::new(), Vec::new());
+    for tag in 0..40 {
+        host.send(&packet(1, 2, tag)).expect("a packet sent");
+    }
+    // Of three offers one is accepted.
+    for _ in 0..1_000 {
+        driver.wait(&[]).expect("a wait");
+        driver.turn().expect("a turn");
+        far.receive(&mut out).expect("a channel");
+        tags.extend(out.drain(..).filter_map(|event| match event {
+            FrameUp::Received(frame) => frame.payload.last().copied(),
+            _ => None,
+        }));
+        if tags.len() == 40 {
+            break;
+        }
+    }
+    assert_eq!(tags, (0..40).collect::<Vec<_>>());
+}
+
 #[test]
 fn what_was_due_before_the_loop_began_is_not_late() {
     let clock = Clock::start();
@@ -241,8 +315,22 @@ fn a_node_whose_store_cannot_be_opened_carries_no_blocks_until_it_can() {
     assert_eq!(status.trouble, Some(format!("{refused:#}")));
     assert!(!status.are_carried && driver.blocks().is_none() && !driver.is_due_to_keep());
     assert!(driver.stack_status().hop.is_none(), "what comes would be acknowledged");
+    let again = |driver: &mut Driver| {
+        let end = std::time::Instant::now() + PATIENCE;
+        while std::time::Instant::now() < end {
+            match driver.keep_again(dir.path(), &plan) {
+                Some(outcome) => return outcome,
+                None => thread::sleep(StdDuration::from_millis(1)),
+            }
+        }
+        panic!("it is opened in time")
+    };
+    let refused = again(&mut driver).expect_err("it is none still");
+    let status = driver.blocks_status();
+    assert_eq!(status.trouble, Some(format!("{refused:#}")));
+    assert!(driver.stack_status().hop.is_none() && !driver.is_due_to_keep());
     std::fs::remove_file(&store).expect("it is there");
-    driver.keep_blocks(Some(dir.path()), &plan).expect("a new one");
+    again(&mut driver).expect("a new one");
     let status = driver.blocks_status();
     assert!(status.are_carried && status.trouble.is_none() && driver.blocks().is_some());
     driver.turn().expect("a turn");

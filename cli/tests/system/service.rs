@@ -1,8 +1,9 @@
 //! A daemon as a service of systemd: what the service manager is told, and the rights of the unit.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::net::UnixDatagram;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -101,4 +102,18 @@ fn a_service_manager_is_told_when_the_daemon_answers_and_when_it_ends() {
         let log = fs::read_to_string(place.path("log")).expect("a log");
         assert!(log.contains(name) && log.contains("ends this daemon"), "{log}");
     }
+    a_terminal_that_stands_still_does_not_stop_it(command(&left, "left"), &socket);
+}
+
+/// As after Ctrl-S, or where the terminal's connection goes over the daemon.
+fn a_terminal_that_stands_still_does_not_stop_it(mut command: Command, socket: &UnixDatagram) {
+    let (shown, mut terminal) = std::io::pipe().expect("a pipe");
+    let written = terminal.try_clone().expect("a descriptor");
+    let mut daemon = command.stderr(written).spawn().expect("setpriv runs");
+    assert_eq!(told(socket), ["READY=1", "STATUS=node left is up on wire"]);
+    rustix::io::ioctl_fionbio(&terminal, true).expect("it can be asked");
+    while terminal.write(b".").is_ok() {}
+    rustix::io::ioctl_fionbio(&terminal, false).expect("it can be waited for");
+    end(&mut daemon, Signal::TERM, socket);
+    drop(shown);
 }

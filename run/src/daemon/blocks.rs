@@ -64,7 +64,12 @@ pub struct BlockStatus {
 pub(super) fn keep(driver: &mut Driver, options: &DaemonOptions) -> Result<()> {
     let dir = options.state_dir.as_ref().map(|dir| dir.join(&options.plan.name));
     let before = driver.no_blocks().map(str::to_owned);
-    match driver.keep_blocks(dir.as_deref(), &options.plan) {
+    let kept = match (&before, &dir) {
+        (Some(_), Some(dir)) => driver.keep_again(dir, &options.plan),
+        _ => Some(driver.keep_blocks(dir.as_deref(), &options.plan)),
+    };
+    let Some(kept) = kept else { return Ok(()) };
+    match kept {
         Ok(()) if before.is_some() => tracing::info!("blocks are carried now"),
         Ok(()) => tell_of_others(options),
         Err(error) if before.is_none() && is_held(&error) => return Err(error),

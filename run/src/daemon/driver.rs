@@ -6,15 +6,15 @@
 //! a moment, so that a flood from one source cannot starve the slots.
 
 mod keep;
+mod radio;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use farhop_proto::base::PublicKey;
 use farhop_proto::base::{
-    AccessCategory, Cx, Duration, Frame, FrameDone, FrameDown, FrameOutcome, FrameUp, Instant,
-    Lane, NodeId, RadioId, Room, Seed, UnitId,
+    Cx, Duration, FrameDown, FrameUp, Instant, Lane, NodeId, RadioId, Room, Seed,
 };
 use farhop_proto::link::secure::{Difference, SecureSpec};
 use farhop_proto::stack::{NodePlan, Stack, StackStatus};
@@ -23,6 +23,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
 use self::keep::NoBlocks;
+use self::radio::Radio;
 use super::differing::Differing;
 use super::host::{Host, HostStatus};
 use super::neighbours::{Line, Neighbours};
@@ -38,8 +39,6 @@ const FRAMES: usize = 64;
 const PACKETS: usize = 64;
 /// How long a source rests after it used up its share of a turn.
 const REST: Duration = Duration::from_micros(250);
-/// Most frames of one radio that wait for their `not_before`.
-const HELD: usize = 8;
 
 /// How often neighbours and devices are compared with what the log was told of them.
 const LOOK: Duration = Duration::from_secs(1);
@@ -71,14 +70,6 @@ pub struct DriverStats {
 struct Source {
     is_ready: bool,
     rests_until: Instant,
-}
-
-struct Radio {
-    id: RadioId,
-    device: Box<dyn Device>,
-    source: Source,
-    /// Frames that must not be sent yet, in the order in which they came.
-    held: VecDeque<Frame>,
 }
 
 /// A stack and its devices.
@@ -119,24 +110,6 @@ impl Source {
     }
 }
 
-impl Radio {
-    fn room(&self, now: Instant, access: AccessCategory) -> Room {
-        let room = self.device.room(now, access);
-        Room { units: room.units.min(HELD).saturating_sub(self.held.len()), ..room }
-    }
-
-    fn next_release(&self) -> Option<Instant> {
-        self.held.front().and_then(|frame| frame.options.not_before)
-    }
-
-    fn cancel(&mut self, id: UnitId) -> Option<FrameUp> {
-        let index = self.held.iter().position(|frame| frame.id == id)?;
-        self.held.remove(index)?;
-        let outcome = FrameOutcome::Cancelled;
-        Some(FrameUp::Done(FrameDone { id, outcome, attempts: 0, air_time: Duration::ZERO }))
-    }
-}
-
 impl Driver {
     /// A stack that has no devices yet.
     pub fn build(plan: &NodePlan, seed: Seed, clock: Clock) -> Self {
@@ -165,8 +138,7 @@ impl Driver {
 
     /// Adds a radio.
     pub fn add_radio(&mut self, id: RadioId, device: Box<dyn Device>) {
-        let source = Source { is_ready: true, ..Source::default() };
-        self.radios.push(Radio { id, device, source, held: VecDeque::new() });
+        self.radios.push(Radio::build(id, device));
     }
 
     /// Protects the frames; must be called before the first turn.
@@ -245,7 +217,7 @@ impl Driver {
         let sources = sources.chain(self.host.iter().map(|(_, source)| source));
         let rests = sources.map(|source| source.rests_until).filter(|until| *until > now);
         let devices = self.radios.iter().filter_map(|radio| radio.device.poll_timeout(now));
-        let held = self.radios.iter().filter_map(Radio::next_release);
+        let held = self.radios.iter().filter_map(|radio| radio.next_release(now));
         let programs = self.exchange.as_ref().map(|exchange| match exchange.has_more() {
             true => now,
             false => exchange.poll_timeout(),
@@ -400,12 +372,7 @@ impl Driver {
             FrameDown::Frame(frame) => {
                 let radio = self.radios.iter_mut().find(|radio| radio.id == frame.radio);
                 let radio = radio.expect("a frame for a radio that has room");
-                let must_wait = frame.options.not_before.is_some_and(|time| time > now);
-                if must_wait || !radio.held.is_empty() {
-                    radio.held.push_back(frame);
-                } else {
-                    radio.device.send(frame, &mut self.up)?;
-                }
+                radio.offer(now, frame, &mut self.up)?;
             }
             FrameDown::ReplyState { .. } => self.stats.unsupported += 1,
             FrameDown::Cancel(id) => {
@@ -422,16 +389,7 @@ impl Driver {
     fn release_held(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         for radio in &mut self.radios {
-            let is_due = |frame: &mut Frame| frame.options.not_before.is_none_or(|at| at <= now);
-            let has_room = |radio: &Radio| {
-                let front = radio.held.front().map(|frame| frame.options.access);
-                front.is_some_and(|access| !radio.device.room(now, access).is_none())
-            };
-            while has_room(radio)
-                && let Some(frame) = radio.held.pop_front_if(is_due)
-            {
-                radio.device.send(frame, &mut self.up)?;
-            }
+            radio.release(now, &mut self.up)?;
         }
         let mut cx = Cx::new(now);
         for event in self.up.drain(..) {

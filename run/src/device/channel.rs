@@ -65,7 +65,7 @@ impl Device for Channel {
         Room::units(FRAMES.saturating_sub(self.outgoing.borrow().len()))
     }
 
-    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
+    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<Option<Frame>> {
         let rate = self.spec.radio.rate;
         self.outgoing.borrow_mut().push_back(FrameUp::Received(ReceivedFrame {
             radio: frame.radio,
@@ -86,7 +86,7 @@ impl Device for Channel {
             attempts: 1,
             air_time: Duration::ZERO,
         }));
-        Ok(())
+        Ok(None)
     }
 
     fn poll_timeout(&self, _now: Instant) -> Option<Instant> {

@@ -90,7 +90,7 @@ impl Device for Ethernet {
         self.tunnel.gate.room(now, access)
     }
 
-    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
+    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<Option<Frame>> {
         let spec = &self.tunnel.spec;
         self.out.clear();
         self.out.extend_from_slice(&[0xff; 6]);
@@ -102,7 +102,7 @@ impl Device for Ethernet {
         let clock = self.tunnel.spec.clock;
         if !self.tunnel.gate.is_in_time(clock.now(), &frame) {
             out.push(unsent(&frame, FrameOutcome::Late));
-            return Ok(());
+            return Ok(None);
         }
         let sent = self.socket.send(&self.out);
         let after = clock.now();
@@ -110,24 +110,25 @@ impl Device for Ethernet {
             Ok(true) => {
                 let guard = self.tunnel.spec.guard;
                 self.tunnel.gate.on_sent(after, &frame, 0, guard);
-                return Ok(());
             }
-            Ok(false) => self.tunnel.gate.on_full(after),
+            Ok(false) => {
+                self.tunnel.gate.on_full(after);
+                return Ok(Some(frame));
+            }
             Err(error) if is_too_long(&error) => {
                 let length = self.out.len() - ETHERNET_BYTES;
                 if self.tunnel.gate.on_too_long(after, length) {
                     interface::tell_too_long(&self.interface, length);
                 }
                 out.push(unsent(&frame, FrameOutcome::TooLong));
-                return Ok(());
             }
             Err(error) => {
                 self.tunnel.count_failed(passing(error, &self.interface)?);
                 self.tunnel.gate.on_full(after);
+                out.push(unsent(&frame, FrameOutcome::Late));
             }
         }
-        out.push(unsent(&frame, FrameOutcome::Late));
-        Ok(())
+        Ok(None)
     }
 
     fn poll_timeout(&self, now: Instant) -> Option<Instant> {

@@ -82,17 +82,17 @@ impl Device for Lasting {
         self.device.as_ref().map_or(Room::NONE, |device| device.room(now, access))
     }
 
-    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
-        let back = unsent(&frame, FrameOutcome::Late);
+    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<Option<Frame>> {
+        let late = unsent(&frame, FrameOutcome::Late);
         let Some(device) = &mut self.device else {
-            out.push(back);
-            return Ok(());
+            out.push(late);
+            return Ok(None);
         };
-        if let Err(error) = device.send(frame, out) {
-            out.push(back);
+        device.send(frame, out).or_else(|error| {
+            out.push(late);
             self.lose(&error, out);
-        }
-        Ok(())
+            Ok(None)
+        })
     }
 
     fn flush(&mut self) {
@@ -186,11 +186,11 @@ mod tests {
             Room::units(1)
         }
 
-        fn send(&mut self, frame: Frame, _out: &mut Vec<FrameUp>) -> io::Result<()> {
+        fn send(&mut self, frame: Frame, _out: &mut Vec<FrameUp>) -> io::Result<Option<Frame>> {
             self.check()?;
             self.under_way.push(frame.id);
             self.frames_sent += 1;
-            Ok(())
+            Ok(None)
         }
 
         fn poll_timeout(&self, _now: Instant) -> Option<Instant> {

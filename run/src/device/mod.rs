@@ -69,12 +69,12 @@ pub trait Device {
     /// How much the device would accept now for an access category.
     fn room(&self, now: Instant, access: AccessCategory) -> Room;
 
-    /// Hands a frame over, if it would end before its deadline when sent now. Otherwise, or if the
-    /// device does not accept it now, it comes back in `out` as late; a frame that is longer than
-    /// the device ever accepts comes back as too long.
+    /// Hands a frame over, if it would end before its deadline when sent now. Otherwise it ends in
+    /// `out` as late, and as too long if the device never accepts frames of its length. A frame
+    /// that the device does not accept now is returned, to be offered again once there is room.
     ///
     /// Fails if the interface is gone.
-    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()>;
+    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<Option<Frame>>;
 
     /// Sends frames that it has gathered: a turn is over.
     fn flush(&mut self) {}

@@ -95,11 +95,11 @@ impl Device for Monitor {
         self.card.gate.room(now, access)
     }
 
-    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
+    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<Option<Frame>> {
         let clock = self.card.spec.clock;
         if !self.card.gate.is_in_time(clock.now(), &frame) {
             out.push(unsent(&frame, FrameOutcome::Late));
-            return Ok(());
+            return Ok(None);
         }
         let (bytes, sequence) = self.card.encode(&frame);
         let length = bytes.len();
@@ -109,23 +109,24 @@ impl Device for Monitor {
             Ok(true) => {
                 let guard = self.card.spec.guard;
                 self.card.gate.on_sent(after, &frame, sequence, guard);
-                return Ok(());
             }
-            Ok(false) => self.card.gate.on_full(after),
+            Ok(false) => {
+                self.card.gate.on_full(after);
+                return Ok(Some(frame));
+            }
             Err(error) if is_too_long(&error) => {
                 if self.card.gate.on_too_long(after, length) {
                     interface::tell_too_long(&self.interface, length);
                 }
                 out.push(unsent(&frame, FrameOutcome::TooLong));
-                return Ok(());
             }
             Err(error) => {
                 self.card.count_failed(passing(error, &self.interface)?);
                 self.card.gate.on_full(after);
+                out.push(unsent(&frame, FrameOutcome::Late));
             }
         }
-        out.push(unsent(&frame, FrameOutcome::Late));
-        Ok(())
+        Ok(None)
     }
 
     fn poll_timeout(&self, now: Instant) -> Option<Instant> {

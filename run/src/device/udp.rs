@@ -147,20 +147,21 @@ impl Udp {
     }
 
     /// Sends a frame that uses air time of its radio.
-    fn send_paced(&mut self, frame: &Frame, out: &mut Vec<FrameUp>) {
+    fn send_paced(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> Option<Frame> {
         let now = self.tunnel.spec.clock.now();
-        if !self.tunnel.gate.is_in_time(now, frame) {
-            return out.push(unsent(frame, FrameOutcome::Late));
+        if !self.tunnel.gate.is_in_time(now, &frame) {
+            out.push(unsent(&frame, FrameOutcome::Late));
+            return None;
         }
         self.put(frame.clone());
         if self.transmit().is_some() {
             let (after, guard) = (self.tunnel.spec.clock.now(), self.tunnel.spec.guard);
-            self.tunnel.gate.on_sent(after, frame, 0, guard);
-        } else {
-            self.waiting.clear();
-            self.tunnel.gate.on_full(now);
-            out.push(unsent(frame, FrameOutcome::Late));
+            self.tunnel.gate.on_sent(after, &frame, 0, guard);
+            return None;
         }
+        self.waiting.clear();
+        self.tunnel.gate.on_full(now);
+        Some(frame)
     }
 }
 
@@ -198,17 +199,16 @@ impl Device for Udp {
         Room::units(WAITING.saturating_sub(self.waiting.len()))
     }
 
-    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<()> {
+    fn send(&mut self, frame: Frame, out: &mut Vec<FrameUp>) -> io::Result<Option<Frame>> {
         if self.is_paced {
-            self.send_paced(&frame, out);
-            return Ok(());
+            return Ok(self.send_paced(frame, out));
         }
         let (id, outcome) = (frame.id, FrameOutcome::Sent);
         self.put(frame);
         self.tunnel.gate.on_passed();
         // The frame waits only for the end of the turn, and not for air.
         out.push(FrameUp::Done(FrameDone { id, outcome, attempts: 1, air_time: Duration::ZERO }));
-        Ok(())
+        Ok(None)
     }
 
     fn flush(&mut self) {
