@@ -122,11 +122,11 @@ impl Runs {
         let all: f64 = (0..self.count()).map(seconds).sum();
         let before = all - left.iter().map(|index| seconds(*index)).sum::<f64>();
         let progress = |seconds: f64| progress((before + seconds) / all);
-        let job = |place: usize| of(left[place]);
+        let job = |place: usize| Some(of(left[place]));
         let many = Many { runs: left.len(), threads, job: &job, progress: &progress };
         many.run(&mut |place, outcome| {
             let report = outcome.expect("every scenario of a paper is tested");
-            let (scenario, seed) = job(place);
+            let (scenario, seed) = of(left[place]);
             kept.add(&scenario, seed, &report);
             reports[left[place]] = Some(report);
         });

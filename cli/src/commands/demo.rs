@@ -270,7 +270,7 @@ fn write(dir: &Path, runs: &[Run]) -> Result<PathBuf, Failure> {
     };
     let bars: Vec<chart::Bar> = runs.iter().map(bar).collect();
     let title = "TCP both ways over 80 km of 802.11b at 11 Mb/s";
-    let bars = chart::bars(title, ["forward", "backward"], &bars);
+    let bars = chart::bars(title, ["there", "back"], &bars);
     save(dir, "demo.svg", &bars)?;
     let json = serde_json::json!({ "runs": runs });
     save(dir, "demo.json", &serde_json::to_string_pretty(&json).expect("plain data"))?;

@@ -84,12 +84,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let begun = Instant::now();
     let threads = options.jobs.map_or(0, NonZeroUsize::get);
     let dir = paper_runs::folder(options.out.as_deref(), paper);
-    let mut outcomes = make(paper, &targets, effort, threads, &dir)?;
+    let mut kept = UntilDone::open(&dir);
+    let mut outcomes = make(paper, &targets, effort, threads, &mut kept)?;
     if options.lab {
         let repeats = options.seeds.map_or(if options.quick { 1 } else { LAB_RUNS }, usize::from);
         let effort = Effort { seeds: repeats, ..effort };
-        paper_lab::put_beside(paper, &mut outcomes, effort, &dir, threads)?;
+        paper_lab::put_beside(paper, &mut outcomes, effort, &dir, (threads, &mut kept))?;
     }
+    kept.end();
     let wall_s = begun.elapsed().as_secs_f64();
     let rows: Vec<&Row> = outcomes.iter().flat_map(|outcome| &outcome.rows).collect();
     let missed = rows.iter().filter(|row| !row.ok).count();
@@ -256,13 +258,12 @@ fn make(
     targets: &[Target],
     effort: Effort,
     threads: usize,
-    dir: &Path,
+    kept: &mut UntilDone,
 ) -> Result<Vec<Outcome>, Failure> {
     let runs = Runs::new(targets.iter().flat_map(|target| (target.cases)(effort)), effort.seeds);
     let count = runs.count();
     let bar = Bar::start(&format!("{}: {}", paper.name, counted(count, "run")));
-    let mut kept = UntilDone::open(dir);
-    let results = runs.run(threads, &mut kept, &|fraction| {
+    let results = runs.run(threads, kept, &|fraction| {
         bar.fill(fraction);
         !interrupt::has_come()
     });
@@ -271,7 +272,6 @@ fn make(
         kept.say_what_is_kept(count);
         return Err(Failure::Interrupted);
     };
-    kept.end();
     Ok(paper.judge(targets, effort, &results))
 }
 

@@ -13,7 +13,7 @@ use farhop_run::lab::has_report;
 use farhop_sim::engine::Report;
 
 use super::lab::end;
-use super::paper_runs::Store;
+use super::paper_runs::{Store, UntilDone};
 use crate::progress::Bar;
 use crate::{Failure, interrupt};
 
@@ -30,7 +30,7 @@ pub(super) fn put_beside(
     outcomes: &mut [Outcome],
     effort: Effort,
     dir: &Path,
-    threads: usize,
+    (threads, kept): (usize, &mut UntilDone),
 ) -> Result<(), Failure> {
     let mut cases: BTreeMap<String, Case> = BTreeMap::new();
     for outcome in outcomes.iter() {
@@ -38,8 +38,12 @@ pub(super) fn put_beside(
         cases.extend(of_target.into_iter().map(|case| (case.key.clone(), case)));
     }
     let cases: Vec<Case> = cases.into_values().collect();
-    let sim =
-        Runs::new(cases.clone(), effort.seeds).run(threads, &mut (), &|_| !interrupt::has_come());
+    let bar = Bar::start("the same in the simulator");
+    let sim = Runs::new(cases.clone(), effort.seeds).run(threads, kept, &|fraction| {
+        bar.fill(fraction);
+        !interrupt::has_come()
+    });
+    bar.end();
     let sim = sim.map_err(|_| Failure::Interrupted)?.into_reports();
     let mut runs = LabRuns { dir, store: Store::open(dir, RUNS).map_err(Failure::Failed)? };
     let bar = Bar::start("runs in the lab");

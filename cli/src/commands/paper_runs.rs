@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use farhop_papers::{Kept, Paper};
@@ -43,6 +44,31 @@ pub(super) fn folder(out: Option<&Path>, paper: &Paper) -> PathBuf {
     }
 }
 
+/// Opens or creates a file of runs in a folder that may not exist yet, and locks it for all that
+/// keep runs there.
+fn shared(path: &Path) -> io::Result<File> {
+    const ATTEMPTS: usize = 10;
+    let key = |data: fs::Metadata| (data.dev(), data.ino());
+    let mut failed = io::Error::other("another farhop removes it again and again");
+    for _ in 0..ATTEMPTS {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        let file = match OpenOptions::new().create(true).append(true).read(true).open(path) {
+            // Another farhop may have just removed the folder.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                failed = error;
+                continue;
+            }
+            file => file?,
+        };
+        file.lock_shared()?;
+        // It may have removed the file before it could be locked here.
+        if fs::metadata(path).map(key).ok() == Some(key(file.metadata()?)) {
+            return Ok(file);
+        }
+    }
+    Err(failed)
+}
+
 /// The finished runs and their file.
 pub(super) struct Store {
     path: PathBuf,
@@ -66,32 +92,41 @@ impl Store {
         let is_ours = |dir: &Path| dir.parent().is_some_and(|above| above.ends_with("farhop"));
         let is_made = |dir: &&Path| is_ours(dir) || (!dir.exists() && dir.parent().is_some());
         let made = dir.ancestors().take_while(is_made).map(Path::to_owned).collect();
-        fs::create_dir_all(dir).map_err(fail)?;
         let path = dir.join(name);
-        let file = OpenOptions::new().create(true).append(true).read(true).open(&path);
-        let mut file = file.map_err(fail)?;
-        let mut done = BTreeMap::new();
-        let mut is_whole = true;
-        for line in BufReader::new(&file).split(b'\n') {
-            let line = line.map_err(fail)?;
-            let run = serde_json::from_slice::<Line>(&line).ok();
-            is_whole = run.is_some();
-            if let Some(run) = run.filter(|run| run.program == program) {
-                done.insert((run.scenario, run.seed), run.report);
-            }
-        }
-        if !is_whole {
+        let file = shared(&path).map_err(fail)?;
+        let mut store = Self { path, file, program, done: BTreeMap::new(), made };
+        if !store.read().map_err(fail)? {
             // A command was killed while writing a line: start a new one.
-            file.write_all(b"\n").map_err(fail)?;
+            store.file.write_all(b"\n").map_err(fail)?;
         }
-        Ok(Self { path, file, program, done, made })
+        Ok(store)
     }
 
-    /// Removes the file, and the folders that were created for it if they are empty.
-    fn remove(self) {
-        // Another farhop may have removed it first.
-        let _ = fs::remove_file(&self.path);
-        let _ = self.made.iter().try_for_each(fs::remove_dir);
+    /// Reads the runs of this program that are in the file. Returns whether its last line is whole.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut is_whole = true;
+        self.file.seek(SeekFrom::Start(0))?;
+        for line in BufReader::new(&self.file).split(b'\n') {
+            let run = serde_json::from_slice::<Line>(&line?).ok();
+            is_whole = run.is_some();
+            if let Some(run) = run.filter(|run| run.program == self.program) {
+                self.done.insert((run.scenario, run.seed), run.report);
+            }
+        }
+        Ok(is_whole)
+    }
+
+    /// Removes the file, and the folders that were created for it if they are empty, unless another
+    /// farhop works with it, or it has other runs than those that were `wanted`.
+    fn remove(mut self, wanted: &BTreeSet<Run>) {
+        let is_alone = self.file.try_lock().is_ok();
+        // Another farhop may have added some since it was opened.
+        let is_read = self.read().is_ok();
+        if is_alone && is_read && self.done.keys().all(|run| wanted.contains(run)) {
+            // Leftovers do no harm.
+            let _ = fs::remove_file(&self.path);
+            let _ = self.made.iter().try_for_each(fs::remove_dir);
+        }
     }
 
     /// The report of a run, if it is finished.
@@ -157,9 +192,7 @@ impl UntilDone {
     /// All wanted runs are finished. Removes the file, unless it has other runs of this program.
     pub(super) fn end(self) {
         let Some(store) = self.store else { return };
-        if store.done.keys().all(|run| self.wanted.contains(run)) {
-            store.remove();
-        }
+        store.remove(&self.wanted);
     }
 }
 
@@ -221,7 +254,8 @@ mod tests {
         let mut runs = UntilDone::open(&dir);
         assert!(runs.get(&one, 1).is_none() && runs.get(&other, 1).is_none());
         runs.add(&one, 1, &Report { seed: 1, ..Report::default() });
-        // The first command was interrupted here; the next wants only other runs.
+        // The first command is interrupted; the next wants only other runs.
+        drop(runs);
         let mut less = UntilDone::open(&dir);
         assert!(less.get(&other, 1).is_none());
         less.end();
@@ -231,6 +265,24 @@ mod tests {
         let left = fs::read_dir(&dir).expect("a folder").count();
         fs::remove_dir_all(&dir).expect("it was there");
         assert_eq!((known, left), (Some(1), 0));
+    }
+
+    #[test]
+    fn what_another_command_keeps_or_has_kept_meanwhile_stays() {
+        let dir = tempfile_dir("beside");
+        let text = "name = \"x\"\nnode = [{ name = \"a\" }]\n";
+        let scenario: Scenario = toml::from_str(text).expect("a good scenario");
+        let is_there = || dir.join(RUNS).exists();
+        let (first, mut second) = (UntilDone::open(&dir), UntilDone::open(&dir));
+        first.end();
+        assert!(is_there(), "the second works with it");
+        let third = UntilDone::open(&dir);
+        second.add(&scenario, 1, &Report::default());
+        // It is interrupted.
+        drop(second);
+        third.end();
+        assert!(is_there(), "it has a run that the third did not want");
+        fs::remove_dir_all(&dir).expect("it was there");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use farhop_proto::stack::Scenario;
 use serde::Deserialize as _;
-use strsim::levenshtein;
+use strsim::osa_distance;
 use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue, Deserializer, Error};
 
@@ -279,7 +279,7 @@ fn is_consequence(error: &Error, path: &Path, removed: &[Path]) -> bool {
     let Some(missing) = word_after(error.message(), "missing field `") else { return false };
     removed.iter().any(|gone| match gone.split_last() {
         Some((Step::Key(key), table)) => {
-            table == path.as_slice() && levenshtein(key, missing) <= TYPING_ERROR
+            table == path.as_slice() && osa_distance(key, missing) <= TYPING_ERROR
         }
         _ => false,
     })
@@ -440,8 +440,12 @@ fn help_with_key(
 /// A hint for an unknown word, given the known words and those of them that are missing: a known
 /// word that is nearly the same, else most likely a missing one.
 fn help_with_word(unknown: &str, known: &[&str], lacking: &[String]) -> String {
-    let distance = |known: &str| levenshtein(unknown, known);
-    let nearest = known.iter().copied().min_by_key(|known| distance(known));
+    // Two letters in the wrong order are one error, as is an end that was left out.
+    let distance = |known: &str| match known.strip_prefix(unknown) {
+        Some(rest) if rest.starts_with('_') && !unknown.is_empty() => 1,
+        _ => osa_distance(unknown, known),
+    };
+    let nearest = known.iter().copied().min_by_key(|known| (distance(known), known.len()));
     // A short word is within a few letters of almost any other.
     let most = TYPING_ERROR.min(unknown.chars().count() / 2);
     let nearest = nearest.filter(|known| distance(known) <= most);
@@ -453,8 +457,25 @@ fn help_with_word(unknown: &str, known: &[&str], lacking: &[String]) -> String {
     match (meant.as_slice(), known) {
         ([], []) => "remove it: nothing is accepted here".into(),
         ([], _) => "take one of those; `farhop schema` says what each means".into(),
+        ([one], _) if is_of_another_unit(one, unknown) => {
+            format!("did you mean `{one}`? Its unit is another")
+        }
         (meant, _) => format!("did you mean `{}`?", meant.join("` or `")),
     }
+}
+
+/// Whether both keys end in units, and these differ.
+fn is_of_another_unit(one: &str, other: &str) -> bool {
+    unit(one).zip(unit(other)).is_some_and(|(one, other)| one != other)
+}
+
+/// The unit at the end of a key.
+fn unit(key: &str) -> Option<&str> {
+    const UNITS: [&str; 14] = [
+        "us", "ms", "s", "m", "km", "bps", "kbps", "mbps", "gbps", "hz", "khz", "mhz", "db", "dbm",
+    ];
+    let (_, end) = key.rsplit_once('_')?;
+    UNITS.contains(&end).then_some(end)
 }
 
 #[cfg(test)]
@@ -596,6 +617,14 @@ mod tests {
         assert_eq!(help(key), "did you mean `distance_km`?");
         let word = "unknown variant `wildd`, expected `plain` or `wild`";
         assert_eq!(help(word), "did you mean `wild`?");
+        let short = "unknown variant `tpc`, expected one of `udp`, `tcp`, `voip`";
+        assert_eq!(help(short), "did you mean `tcp`?");
+        let end = "unknown field `slot`, expected one of `slot_least_ms`, `slot_ms`, `guard_ms`";
+        assert_eq!(help(end), "did you mean `slot_ms`?");
+        let rate = "unknown field `rate_kbps`, expected one of `kind`, `rate_mbps`";
+        assert_eq!(help(rate), "did you mean `rate_mbps`? Its unit is another");
+        let other = "unknown field `delay_m`, expected one of `between`, `relay`";
+        assert_eq!(help(other), "did you mean `relay`?");
         assert!(help("unknown field `zzzzzzzz`, expected `plain`").starts_with("take one"));
     }
 

@@ -29,8 +29,13 @@ impl Axis {
     /// An axis for these numbers, with a little room at either end.
     pub(super) fn around(numbers: impl Iterator<Item = f64>) -> Self {
         let Range { start, end } = span(numbers);
-        let room = if end > start { (end - start) * 0.04 } else { 1.0 };
-        Self::Numbers(start - room..end + room)
+        if end > start {
+            let room = (end - start) * 0.04;
+            return Self::Numbers(start - room..end + room);
+        }
+        // What is never negative has no marks there.
+        let least = if start < 0.0 { start - 1.0 } else { (start - 1.0).max(0.0) };
+        Self::Numbers(least..end + 1.0)
     }
 
     /// An axis for these whole numbers, with room of half a step at either end.

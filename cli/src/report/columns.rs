@@ -45,6 +45,11 @@ pub(super) fn tables() -> [Table; 4] {
     ]
 }
 
+/// The names of the tables.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    tables().into_iter().map(|table| table.name)
+}
+
 /// Writes the tables of some runs into a folder. `each` is called twice: the types of the sweep's
 /// keys are known only after all runs, and few rows are held in memory. Existing tables stay until
 /// the new ones are complete.

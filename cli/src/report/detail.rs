@@ -13,9 +13,9 @@ pub(super) const USES: [Use; 8] = [
     ("data", "#0072b2", |air| air.data),
     ("again", "#d55e00", |air| air.retransmission),
     ("coding", "#009e73", |air| air.coding),
-    ("acks", "#cc79a7", |air| air.acknowledgement),
+    ("ack", "#cc79a7", |air| air.acknowledgement),
     ("guard", "#e69f00", |air| air.guard),
-    ("collided", "#505050", |air| air.collision),
+    ("collision", "#505050", |air| air.collision),
     ("to others", "#a6cee3", |air| air.others),
     ("not sending", "#e8e8e8", |air| air.idle),
 ];
@@ -48,6 +48,15 @@ pub(super) fn busiest(links: &[LinkReport]) -> Vec<&LinkReport> {
     order.into_iter().map(|index| &links[index]).collect()
 }
 
+/// Where the entries of the legend begin: each is as wide as its name.
+fn legend() -> impl Iterator<Item = f64> {
+    USES.iter().scan(0.0, |x, (name, ..)| {
+        let begins = *x;
+        *x += 36.0 + 7.0 * name.len() as f64;
+        Some(begins)
+    })
+}
+
 fn name(link: &LinkReport) -> String {
     format!("{} to {}", link.from, link.to)
 }
@@ -66,8 +75,8 @@ pub(super) fn air_chart(all: &[LinkReport]) -> Markup {
             svg viewBox=(view) width=(width) role="img" aria-label="Shares of air time"
                 font-family="sans-serif" font-size="13" fill="#282828" {
                 rect width="100%" height="100%" fill="#fff" {}
-                @for (index, (name, colour, _)) in USES.iter().enumerate() {
-                    @let x = names + index as f64 * 82.0;
+                @for ((name, colour, _), x) in USES.iter().zip(legend()) {
+                    @let x = names + x;
                     rect x=(x) y="8" width="14" height="14" fill=(colour) {}
                     text x=(x + 20.0) y="20" { (name) }
                 }

@@ -74,6 +74,12 @@ pub(crate) fn report(report: &Report, series: &str, scenario: &str) -> String {
                 "as a peak behind a gap."
             }
         }
+        @if report.flows.iter().any(|flow| flow.transport.contains("hop")) {
+            p.note {
+                "A block counts once it is whole, all its bytes at that moment: as a peak, far "
+                "above what the radio sends."
+            }
+        }
         h2 { "Flows" }
         (flows(report))
         @for line in report.flows.iter().filter_map(text::remark) {

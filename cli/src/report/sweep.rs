@@ -60,6 +60,7 @@ pub(crate) struct Point {
     pub(crate) seeds: usize,
     /// Goodput of each flow in Mb/s, in the order of the scenario.
     pub(crate) flows: Vec<Mean>,
+    /// What all flows delivered over the whole run, in Mb/s.
     pub(crate) total: Mean,
 }
 
@@ -76,8 +77,7 @@ fn points(scenario: &Scenario, runs: &Runs<'_>) -> Vec<Point> {
     let of_point = |(values, runs): &(Values, Vec<&Finished>)| {
         let goodput =
             |flow: usize| -> Vec<f64> { runs.iter().map(|run| run.goodputs[flow]).collect() };
-        let totals: Vec<f64> =
-            runs.iter().map(|run| run.goodputs.iter().fold(0.0, |sum, own| sum + own)).collect();
+        let totals: Vec<f64> = runs.iter().map(|run| run.carried).collect();
         Point {
             values: keys.iter().map(|key| values[key].to_string()).collect(),
             numbers: keys.iter().map(|key| values[key].number()).collect(),
@@ -120,6 +120,15 @@ fn rows(scenario: &Scenario, runs: &Runs<'_>) -> (Vec<String>, Vec<Vec<String>>)
     (head, points(scenario, runs).iter().map(row).collect())
 }
 
+/// How long the runs are, as text: a key of the sweep may be the length.
+fn lengths(runs: &Runs<'_>) -> String {
+    let all = runs.iter().flat_map(|(_, runs)| runs).map(|run| run.seconds);
+    let (least, most) = all.fold((f64::INFINITY, 0.0_f64), |(least, most), seconds| {
+        (least.min(seconds), most.max(seconds))
+    });
+    if least < most { format!(" of {least} to {most} s") } else { format!(" of {most} s") }
+}
+
 /// Writes the chart and the page of a sweep into its folder.
 pub(crate) fn write(
     dir: &Path,
@@ -142,7 +151,7 @@ pub(crate) fn write(
             p { "Without " (counted(missing, "run")) ", which the same command goes on with." }
         }
         p.note {
-            (counted(count, "run")) " of " (scenario.duration_s) " s, farhop "
+            (counted(count, "run")) (lengths(runs)) ", farhop "
             (env!("CARGO_PKG_VERSION")) "; mean and 95% confidence over the seeds; "
             (page::machine())
         }
@@ -157,6 +166,14 @@ pub(crate) fn write(
     save(dir, "sweep.svg", &svg)?;
     save(dir, "report.html", &page::page(&title, &body))?;
     Ok(())
+}
+
+/// Removes what [`write()`] and [`super::columns::write`] have written before.
+pub(crate) fn remove(dir: &Path) {
+    for name in ["sweep.svg", "report.html"].into_iter().chain(super::columns::names()) {
+        // Mostly there is none.
+        let _ = std::fs::remove_file(dir.join(name));
+    }
 }
 
 /// Prints the table of a sweep, and the path of its page.

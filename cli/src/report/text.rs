@@ -98,8 +98,7 @@ fn flows(report: &Report) -> String {
 /// cannot be added.
 pub(super) fn all_flows(report: &Report) -> String {
     let bytes: u64 = report.flows.iter().map(|flow| flow.delivered_bytes).sum();
-    let seconds = report.simulated_s;
-    let rate = if seconds > 0.0 { bytes as f64 * 8.0 / seconds / 1e6 } else { 0.0 };
+    let (seconds, rate) = (report.simulated_s, report.carried_mbps());
     format!("{:.2} MB in the {seconds:.1} s of the run, {rate:.2} Mb/s", bytes as f64 / 1e6)
 }
 
@@ -148,7 +147,8 @@ fn part(bytes: u64, all: u64) -> String {
 /// What the shares of the air time are.
 const SHARES: &str = "data: sent first; again: repeated; coding: parity; ack: of the MAC and the \
                       link; guard: of slots; collision:\ndestroyed at the receiver; to others: \
-                      to the radio's other neighbours; not sending: listens, waits, has nothing";
+                      to the radio's other neighbours; not sending: listens, waits, has nothing\n\
+                      loss seen: of what the link sends, after the card's own repetitions";
 
 fn links(report: &Report) -> String {
     let head = [

@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use farhop_proto::base::counted;
 use farhop_proto::stack::Scenario;
-use farhop_sim::engine::{self, Many, Report, RunOptions};
+use farhop_sim::engine::{self, Many, RunError, RunOptions};
 
 use self::points::Points;
 pub(crate) use self::points::Values;
@@ -60,6 +60,10 @@ pub(crate) struct Finished {
     /// The names of the flows, in the order of the scenario; `goodputs` has theirs, in Mb/s.
     pub(crate) names: Arc<[String]>,
     pub(crate) goodputs: Vec<f64>,
+    /// What all flows together delivered over the whole run, in Mb/s.
+    pub(crate) carried: f64,
+    /// Length of the run.
+    pub(crate) seconds: f64,
     /// Where the whole report is in the file of the runs, if it is kept.
     place: Option<Place>,
 }
@@ -87,21 +91,28 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
     }
     let is_left = |index: &u64| !finished.runs.contains_key(index);
     if left > MANY && !options.yes {
-        let first = (0..points.runs()).find(is_left).expect("many are left");
-        ask(&points, left, first, options.threads)?;
+        ask(&points, left, (0..points.runs()).filter(is_left), options.threads)?;
     }
     let todo: Vec<u64> = (0..points.runs()).filter(is_left).collect();
     let mut store = if goes_on { store } else { open(&mut finished)? };
+    if let Some(dir) = options.out.filter(|_| !todo.is_empty()) {
+        // Whatever happens, nothing of other runs is to be found beside these.
+        report::sweep::remove(dir);
+    }
     let outcome = run_all(&loaded.scenario, &points, &todo, options, &mut |index, line| {
+        let Some(line) = line else { return finished.skip(index) };
         let text = serde_json::to_string(&line).expect("a report is plain data");
         let place = store.as_mut().map(|(store, _)| store.add(&text)).transpose()?;
         finished.add(index, &line, place, || text)
     });
+    finished.print_rest()?;
     let by_point = finished.by_point(&points);
     if let (Some(dir), Some((store, _))) = (options.out, &store)
         && !by_point.is_empty()
     {
-        report::sweep::write(dir, &loaded.scenario, &by_point, points.runs(), &loaded.text)?;
+        let refused = outcome.as_ref().ok().and_then(Option::as_ref);
+        let all = points.runs() - refused.map_or(0, |refused| refused.runs as u64);
+        report::sweep::write(dir, &loaded.scenario, &by_point, all, &loaded.text)?;
         if outcome.is_ok() {
             write_tables(dir, store, &finished)?;
         }
@@ -109,11 +120,21 @@ pub(crate) fn run(loaded: &Loaded, options: &Options<'_>) -> Result<(), Failure>
     if let Err(Failure::Interrupted) = outcome {
         say_what_is_kept(options.out, finished.runs.len(), points.runs());
     }
-    outcome?;
+    let refused = outcome?;
     if !options.json {
         report::sweep::print(&loaded.scenario, &by_point, options.out)?;
     }
-    Ok(())
+    refused.map_or(Ok(()), |Refused { runs, first }| {
+        let runs = counted(runs, "run");
+        Err(Failure::Failed(format!("{runs} cannot be made; the first of them: {first}")))
+    })
+}
+
+/// Runs of which the values do not fit together.
+struct Refused {
+    runs: usize,
+    /// Why the first of them cannot be made.
+    first: String,
 }
 
 /// Opens the folder of a sweep, and adds its finished runs to `finished`.
@@ -166,7 +187,7 @@ struct Runs {
     runs: BTreeMap<u64, Finished>,
     /// The next run to print and the lines that wait: they are printed in the order of the runs,
     /// not in that in which they end.
-    json: Option<(u64, BTreeMap<u64, String>)>,
+    json: Option<(u64, BTreeMap<u64, Option<String>>)>,
     /// The flows of the last run: nearly all runs have the same ones and share them.
     names: Arc<[String]>,
 }
@@ -183,15 +204,37 @@ impl Runs {
         if !self.names.iter().eq(flows.iter().map(|flow| &flow.name)) {
             self.names = flows.iter().map(|flow| flow.name.clone()).collect();
         }
-        let goodputs = flows.iter().map(|flow| flow.goodput_mbps).collect();
-        self.runs.insert(index, Finished { names: Arc::clone(&self.names), goodputs, place });
+        let run = Finished {
+            names: Arc::clone(&self.names),
+            goodputs: flows.iter().map(|flow| flow.goodput_mbps).collect(),
+            carried: line.report.carried_mbps(),
+            seconds: line.report.simulated_s,
+            place,
+        };
+        self.runs.insert(index, run);
+        self.print(index, || Some(text()))
+    }
+
+    /// Leaves out a run that cannot be made.
+    fn skip(&mut self, index: u64) -> Result<(), Failure> {
+        self.print(index, || None)
+    }
+
+    /// Prints the line of a run, if it has one, as soon as those of all runs before it are printed.
+    fn print(&mut self, index: u64, text: impl FnOnce() -> Option<String>) -> Result<(), Failure> {
         let Some((next, waiting)) = &mut self.json else { return Ok(()) };
         waiting.insert(index, text());
         while let Some(text) = waiting.remove(next) {
-            print_text(&text)?;
+            text.as_deref().map_or(Ok(()), print_text)?;
             *next += 1;
         }
         Ok(())
+    }
+
+    /// Prints the lines that wait for others that never came.
+    fn print_rest(&mut self) -> Result<(), Failure> {
+        let waiting = self.json.take().map(|(_, waiting)| waiting).unwrap_or_default();
+        waiting.values().flatten().try_for_each(|text| print_text(text))
     }
 
     /// The runs of each point, in the order of the sweep.
@@ -208,25 +251,24 @@ impl Runs {
     }
 }
 
+/// Makes the runs, and returns those that cannot be made, if there are any.
 fn run_all(
     scenario: &Scenario,
     points: &Points,
     todo: &[u64],
     options: &Options<'_>,
-    finished: &mut (dyn FnMut(u64, Line) -> Result<(), Failure> + Send),
-) -> Result<(), Failure> {
+    finished: &mut (dyn FnMut(u64, Option<Line>) -> Result<(), Failure> + Send),
+) -> Result<Option<Refused>, Failure> {
     let bar = Bar::start(&format!("{}: {}", scenario.name, counted(todo.len(), "run")));
-    let total = scenario.duration_s * todo.len() as f64;
-    let trouble = std::sync::Mutex::new(None);
-    let job = |place: usize| {
-        let run = points.scenario(todo[place]).unwrap_or_else(|failure| {
-            // The base scenario runs instead; it is interrupted at once, and not kept.
-            if let Ok(mut trouble) = trouble.lock() {
-                trouble.get_or_insert(failure);
-            }
-            scenario.clone()
-        });
-        (run, points.seed(todo[place]))
+    let total: f64 = todo.iter().map(|index| points.seconds(*index)).sum();
+    let trouble = Mutex::new(None);
+    let refused = Mutex::new(BTreeMap::new());
+    let job = |place: usize| match points.scenario(todo[place]) {
+        Ok(run) => Some((run, points.seed(todo[place]))),
+        Err(why) => {
+            refused.lock().expect("nobody panics with it").insert(place, why);
+            None
+        }
     };
     let is_over = || interrupt::has_come() || trouble.lock().is_ok_and(|it| it.is_some());
     let progress = |seconds: f64| {
@@ -238,11 +280,12 @@ fn run_all(
         if trouble.lock().is_ok_and(|it| it.is_some()) {
             return;
         }
-        let result = outcome.map_err(|error| Failure::Failed(error.to_string())).and_then(
-            |report: Report| {
-                finished(todo[place], Line { point: points.values(todo[place]), report })
-            },
-        );
+        let line = |report| Some(Line { point: points.values(todo[place]), report });
+        let result = match outcome {
+            Ok(report) => finished(todo[place], line(report)),
+            Err(RunError::LeftOut) => finished(todo[place], None),
+            Err(error) => Err(Failure::Failed(error.to_string())),
+        };
         if let Err(failure) = result
             && let Ok(mut trouble) = trouble.lock()
         {
@@ -253,12 +296,24 @@ fn run_all(
     match trouble.into_inner() {
         Ok(Some(failure)) => Err(failure),
         _ if interrupt::has_come() => Err(Failure::Interrupted),
-        _ => Ok(()),
+        _ => {
+            let refused = refused.into_inner().expect("nobody panics with it");
+            let runs = refused.len();
+            Ok(refused.into_values().next().map(|first| Refused { runs, first }))
+        }
     }
 }
 
 /// Tells how many runs are left and how long they will take, estimated from the first, and asks.
-fn ask(points: &Points, left: u64, first: u64, threads: usize) -> Result<(), Failure> {
+fn ask(
+    points: &Points,
+    left: u64,
+    mut todo: impl Iterator<Item = u64>,
+    threads: usize,
+) -> Result<(), Failure> {
+    let can_run = |index: &u64| points.scenario(*index).is_ok();
+    // Where none can, there is nothing to ask.
+    let Some(first) = todo.find(can_run) else { return Ok(()) };
     let length = length_of(points, first)?;
     let job = |_: usize| unreachable!("it is only asked for its threads");
     let many = Many { runs: usize::MAX, threads, job: &job, progress: &|_| true };
@@ -283,7 +338,7 @@ fn ask(points: &Points, left: u64, first: u64, threads: usize) -> Result<(), Fai
 
 /// How long a run takes, in seconds. A long run is only begun, and its length extrapolated.
 fn length_of(points: &Points, index: u64) -> Result<f64, Failure> {
-    let scenario = points.scenario(index)?;
+    let scenario = points.scenario(index).map_err(Failure::Failed)?;
     let (begun, reached) = (Instant::now(), Cell::new(0.0_f64));
     let progress = |seconds: f64| {
         reached.set(seconds);

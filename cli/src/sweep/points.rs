@@ -18,6 +18,8 @@ pub(crate) struct Points {
     base: Table,
     sweep: SweepConfig,
     first_seed: u64,
+    /// Length of a run, unless a key of the sweep sets it.
+    base_seconds: f64,
     /// The contents of the files that the scenario names.
     files: Files,
 }
@@ -43,7 +45,8 @@ impl Points {
         base.remove("sweep");
         let sweep = scenario.sweep.clone().expect("a scenario with a sweep");
         let first_seed = seed.unwrap_or(scenario.seed);
-        let points = Self { base, sweep, first_seed, files: Files::of(folder) };
+        let (base_seconds, files) = (scenario.duration_s, Files::of(folder));
+        let points = Self { base, sweep, first_seed, base_seconds, files };
         let problems = points.problems();
         if problems.is_empty() { Ok(points) } else { Err(loaded.refuse(problems)) }
     }
@@ -97,7 +100,14 @@ impl Points {
         for (place, (key, value)) in first.iter().enumerate() {
             let value = Value::try_from(value).expect("what a file can hold");
             let mut root = Value::Table(self.base.clone());
-            if let Err((message, help)) = put(&mut root, key, &value) {
+            let put = match key.split('.').count() {
+                ..=STEPS => put(&mut root, key, &value),
+                steps => Err((
+                    format!("it has {steps} steps"),
+                    "right would be: a key of the scenario, as `farhop schema` prints them".into(),
+                )),
+            };
+            if let Err((message, help)) = put {
                 let path = format!("sweep.vary[{place}].key");
                 problems.push(Problem { path, message: format!("{key}: {message}"), help });
             }
@@ -213,13 +223,20 @@ impl Points {
 
     /// The scenario of a run.
     ///
-    /// Fails if the values of the run do not fit together.
-    pub(crate) fn scenario(&self, index: u64) -> Result<Scenario, Failure> {
+    /// Fails with what is wrong if the values of the run do not fit together.
+    pub(crate) fn scenario(&self, index: u64) -> Result<Scenario, String> {
         let values = self.sweep.point(index / self.sweep.seeds.count());
         self.scenario_of(&values).map_err(|Refusal { message, help, .. }| {
-            let message = format!("the sweep cannot run with {}: {message}", written(&values));
-            Failure::Input(miette::miette!(help = help, "{message}"))
+            format!("with {}: {message}; {help}", written(&values))
         })
+    }
+
+    /// The length of a run in seconds.
+    pub(crate) fn seconds(&self, index: u64) -> f64 {
+        let values = self.sweep.point(index / self.sweep.seeds.count());
+        let length = values.iter().find(|(key, _)| *key == "duration_s");
+        let given = length.and_then(|(_, value)| value.number());
+        given.unwrap_or(self.base_seconds)
     }
 
     fn scenario_of(&self, values: &[(&str, &SweepValue)]) -> Result<Scenario, Refusal> {
@@ -261,15 +278,29 @@ struct Refusal {
     is_of_key: bool,
 }
 
+/// Most steps of a key: far more than a scenario is deep.
+const STEPS: usize = 32;
+
+/// The first step of a key and the rest, which begins after a dot. Names in brackets may have dots.
+fn first_step(key: &str) -> (&str, Option<&str>) {
+    let mut is_inside = false;
+    let dot = key.find(|letter| {
+        match letter {
+            '[' => is_inside = true,
+            ']' => is_inside = false,
+            _ => {}
+        }
+        letter == '.' && !is_inside
+    });
+    dot.map_or((key, None), |dot| (&key[..dot], Some(&key[dot + 1..])))
+}
+
 /// Puts a value where a key leads: `a.b`, `list[0].c`, `list[name].c`, `list[*].c`. Tables on the
 /// way that are missing are created.
 ///
 /// Fails with what is wrong and what would be right.
 fn put(at: &mut Value, key: &str, value: &Value) -> Result<(), (String, String)> {
-    let (step, rest) = match key.split_once('.') {
-        Some((step, rest)) => (step, Some(rest)),
-        None => (key, None),
-    };
+    let (step, rest) = first_step(key);
     let (name, place) = match step.split_once('[') {
         Some((name, place)) => {
             let place = place.strip_suffix(']').ok_or_else(|| {
@@ -370,6 +401,8 @@ mod tests {
             assert!(one.contains("name = \"b\"\nx = \"q\""), "{one}");
             assert_eq!(one.matches("\"q\"").count(), 1);
         }
+        let dotted = after("[[flow]]\nname = \"a.b\"\nx = 1\n", "flow[a.b].x", "q");
+        assert!(dotted.expect("a name with a dot").contains("x = \"q\""));
     }
 
     #[test]
@@ -413,6 +446,7 @@ mod tests {
         for (key, values, words) in [
             ("link[3].loss", "[0]", ["no link '3'", "in the brackets 0, * for all"]),
             ("link[0].los", "[0]", ["unknown field `los`", "did you mean `loss`?"]),
+            (&"a.".repeat(40), "[0]", ["it has 41 steps", "a key of the scenario"]),
             ("lonk.loss", "[0]", ["unknown field `lonk`", "did you mean `link`?"]),
             ("lonk[0].loss", "[0]", ["no [[lonk]]", "one of these lists: link, node"]),
             ("link[0].loss", "[0, 5]", ["with link[0].loss = 5: ", "right would be"]),

@@ -59,9 +59,11 @@ impl MadeBy {
         if self.program != other.program {
             return Some("another build of farhop".into());
         }
-        let names = self.files.keys().chain(other.files.keys());
-        let changed = |name: &&String| self.files.get(*name) != other.files.get(*name);
-        names.into_iter().find(changed).map(|name| format!("another {name}"))
+        // A sweep may have got or lost a value that names a file.
+        let changed = |(name, sum): &(&String, &String)| {
+            other.files.get(*name).is_some_and(|before| before != *sum)
+        };
+        self.files.iter().find(changed).map(|(name, _)| format!("another {name}"))
     }
 }
 
@@ -131,11 +133,16 @@ impl Store {
             file.set_len(0).map_err(fail)?;
         }
         let mut store = Self { dir: dir.to_owned(), file, end: 0, made };
+        let mut made_by = made_by.clone();
         if store.file.metadata().map_err(fail)?.len() > 0 {
-            store.refuse_foreign_runs(scenario, made_by)?;
+            // What a file was on which runs depend that this sweep does not name stays known.
+            let before = store.refuse_foreign_runs(scenario, &made_by)?;
+            for (name, sum) in before.files {
+                made_by.files.entry(name).or_insert(sum);
+            }
         }
         store.read(found)?;
-        let made_by = serde_json::to_string_pretty(made_by).expect("it is plain data");
+        let made_by = serde_json::to_string_pretty(&made_by).expect("it is plain data");
         put(&dir.join(MADE_BY), &(made_by + "\n")).map_err(fail)?;
         put(&dir.join(SCENARIO), scenario).map_err(fail)?;
         store.file.set_len(store.end).map_err(fail)?;
@@ -143,8 +150,9 @@ impl Store {
         Ok(store)
     }
 
-    /// Fails if the runs in the folder depend on anything else than the new ones.
-    fn refuse_foreign_runs(&self, scenario: &str, made_by: &MadeBy) -> Result<(), Failure> {
+    /// What the runs in the folder depend on. Fails if that is anything else than what the new ones
+    /// do.
+    fn refuse_foreign_runs(&self, scenario: &str, made_by: &MadeBy) -> Result<MadeBy, Failure> {
         let known = fs::read_to_string(self.dir.join(SCENARIO)).unwrap_or_default();
         let before = fs::read_to_string(self.dir.join(MADE_BY)).unwrap_or_default();
         let before: MadeBy = serde_json::from_str(&before).unwrap_or_default();
@@ -152,7 +160,7 @@ impl Store {
             true => made_by.differs(&before),
             false => Some("another scenario".into()),
         };
-        let Some(whose) = whose else { return Ok(()) };
+        let Some(whose) = whose else { return Ok(before) };
         let count = BufReader::new(&self.file).split(b'\n').count();
         let dir = self.dir.display();
         Err(Failure::Input(miette::miette!(
@@ -305,5 +313,24 @@ mod tests {
         fs::write(dir.path().join(RUNS), "no run\n").expect("room");
         assert!(open().is_err());
         assert_eq!(fs::read(dir.path().join(RUNS)).expect("it is there"), b"no run\n");
+    }
+
+    #[test]
+    fn a_sweep_may_name_more_files_or_fewer_but_none_that_has_changed() {
+        let of = |files: &[(&str, &str)]| MadeBy {
+            files: files.iter().map(|(name, sum)| ((*name).into(), (*sum).into())).collect(),
+            ..MadeBy::default()
+        };
+        let dir = tempfile::tempdir().expect("a folder");
+        let line = Line { point: Values::new(), report: Report::default() };
+        let line = serde_json::to_string(&line).expect("plain data");
+        fs::write(dir.path().join(RUNS), line + "\n").expect("room");
+        let goes_on = |files: &[(&str, &str)]| {
+            Store::open(dir.path(), "name", &of(files), false, &mut |_, _| Ok(())).is_ok()
+        };
+        fs::write(dir.path().join(SCENARIO), "name").expect("room");
+        assert!(goes_on(&[("a", "1")]) && goes_on(&[("a", "1"), ("b", "1")]) && goes_on(&[]));
+        assert!(!goes_on(&[("a", "2")]), "its runs are of another");
+        assert!(goes_on(&[("b", "1"), ("c", "1")]));
     }
 }

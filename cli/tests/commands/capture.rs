@@ -96,6 +96,26 @@ fn a_capture_has_what_the_radios_of_the_node_hear_on_their_channels() {
     }
 }
 
+#[test]
+fn a_capture_names_the_radio_of_a_node_that_a_frame_is_for() {
+    let folder = Folder::new("pcap-radios");
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/two-radios.toml");
+    let file = folder.file("air.pcapng");
+    let scenario = scenario.to_str().expect("a plain path");
+    let out = farhop(&["sim", scenario, "--json", "--pcap", &file, "--at", "hill"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let [near, far] = ["02:66:68:00:00:01", "02:66:68:00:00:03"];
+    for (channel, own, other) in
+        [(2412, "02:66:68:00:00:02", near), (2437, "02:66:68:01:00:02", far)]
+    {
+        let on = |more: &str| tshark(&file, &format!("radiotap.channel.freq == {channel}{more}"));
+        let [to_own, to_other] = [own, other].map(|to| on(&format!(" && wlan.ra == {to}")));
+        assert!(to_own > 100 && to_other > 100, "{channel} MHz: {to_own} and {to_other}");
+        let to_all = on(" && wlan.ra == ff:ff:ff:ff:ff:ff");
+        assert_eq!(to_own + to_other + to_all, on(""), "{channel} MHz: each is for one of them");
+    }
+}
+
 /// The warnings and errors of Wireshark about the packets of a capture.
 fn complaints(file: &str) -> String {
     // Of `_ws.expert.severity`.

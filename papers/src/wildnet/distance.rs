@@ -112,8 +112,11 @@ fn least_ratio(results: &Results, way: &str, loss: f64, far: impl Fn(f64) -> boo
     let ratio = |km: f64| {
         results.over_seeds(|seed| {
             let of = |link| seed.total(&f9_key(link, way, loss, km));
-            // CSMA may carry nothing; it then counts as 1 bit/s.
-            of("wild") / of("csma").max(1e-6)
+            // CSMA may carry nothing; it then counts as 1 bit/s. What was not measured stays so.
+            match of("csma") {
+                unknown if unknown.is_nan() => f64::NAN,
+                csma => of("wild") / csma.max(1e-6),
+            }
         })
     };
     let far: Vec<f64> = F9_KM.into_iter().filter(|km| far(*km)).collect();

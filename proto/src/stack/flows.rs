@@ -102,8 +102,12 @@ impl Flows {
     }
 
     /// The id that the next flow end will have.
+    ///
+    /// Panics if there are so many ends that no id is left.
     pub fn next_flow(&self) -> FlowId {
-        FlowId(self.ends.len() as u16)
+        let next = u16::try_from(self.ends.len()).map(FlowId);
+        let next = next.ok().filter(|flow| *flow != FlowId::CONTROL);
+        next.expect("fewer flow ends at a node than there are ids")
     }
 
     /// Adds a flow end that was built with the id [`Flows::next_flow`]. Its packets are marked with

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::config::LinkConfig;
+use super::plan::LINK_SIGNAL_DBM;
 use super::scenario::{
     DeviceConfig, FlowConfig, InterferenceConfig, NodeConfig, PropagationConfig, PropagationKind,
-    RadioConfig, RadioOverride, RateControl, Scenario,
+    RadioConfig, RadioLinkConfig, RadioOverride, RateControl, Scenario,
 };
 use super::space::{PathLoss, distance_m};
 use crate::base::{AccessCategory, PhyKind};
@@ -38,6 +39,7 @@ impl Scenario {
             .chain(self.names_given_twice())
             .chain(self.other_lengths())
             .chain(self.weak_links())
+            .chain(self.lengths_without_signal())
             .chain(self.chosen_rates())
             .chain(self.vain_losses())
             .collect()
@@ -179,6 +181,32 @@ impl Scenario {
         })
     }
 
+    /// Links from whose lengths no signal follows, though there is propagation by which signals
+    /// weaken.
+    fn lengths_without_signal(&self) -> Option<String> {
+        let path_loss = PathLoss::build(self, self.radio.phy().band());
+        path_loss.filter(PathLoss::weakens)?;
+        let is_placed = |name: &String| {
+            self.node.iter().any(|node| node.name == *name && node.place().is_some())
+        };
+        let of_length_alone = |link: &&RadioLinkConfig| {
+            let is_own = link.radio.as_ref().is_some_and(RadioOverride::has_budget);
+            let is_on_common_air = link.radio.is_none() && link.between.iter().all(is_placed);
+            let own = link.radio.as_ref().map_or(self.radio.phy, |own| own.over(&self.radio).phy);
+            link.distance_km.is_some()
+                && link.signal_dbm.is_none()
+                && !is_own
+                && !is_on_common_air
+                && own != PhyKind::Wire
+        };
+        let link = self.link.iter().position(|link| of_length_alone(&link))?;
+        Some(format!(
+            "link[{link}]: propagation does not weaken it: its signal is {LINK_SIGNAL_DBM} dBm \
+             whatever its length, unless it has signal_dbm, radio = {{ tx_power_dbm = ... }}, or \
+             both ends have positions"
+        ))
+    }
+
     /// A link protocol with slots in a network of wires only.
     fn idle_slots(&self) -> Option<String> {
         let link = &self.stack.link;
@@ -222,12 +250,13 @@ impl Scenario {
         })
     }
 
-    /// Links with a given signal that is too weak for any frame, where signals are compared with
-    /// noise.
+    /// Links with a given signal that is too weak for any frame: where signals are compared with
+    /// noise hardly any comes, and elsewhere the signal has no effect.
     fn weak_links(&self) -> impl Iterator<Item = String> {
         let adds_up = matches!(self.interference, InterferenceConfig::Sinr(_));
-        let links = self.link.iter().enumerate().filter(move |_| adds_up);
-        links.filter_map(|(index, link)| {
+        let is_ignored = matches!(self.propagation_kind(), PropagationKind::Links) && !adds_up;
+        let links = self.link.iter().enumerate().filter(move |_| adds_up || is_ignored);
+        links.filter_map(move |(index, link)| {
             let signal = link.signal_dbm?;
             let own = self.node.iter().find(|node| node.name == link.between[0]);
             let own = link.radio.as_ref().or_else(|| own?.radio.as_ref());
@@ -237,6 +266,18 @@ impl Scenario {
             }
             let rate = radio.rate();
             let wanted = radio.phy().sensitivity_dbm(rate);
+            if is_ignored {
+                // Unless its radios hear nothing so weak.
+                let is_heard = signal >= radio.receive_dbm.unwrap_or(-120.0);
+                return (is_heard && signal < wanted).then(|| {
+                    format!(
+                        "link[{index}]: its signal of {signal} dBm loses nothing, though {} Mb/s \
+                         wants {wanted:.0} dBm: `loss` alone says what a link loses, unless \
+                         interference.kind is \"sinr\" or propagation has a kind",
+                        rate.mbps()
+                    )
+                });
+            }
             (signal < wanted - BELOW_SENSITIVITY_DB).then(|| {
                 format!(
                     "link[{index}]: its signal of {signal} dBm is far below the {wanted:.0} dBm \
@@ -699,7 +740,22 @@ mod tests {
         assert!(told[0].ends_with("54 Mb/s wants: hardly a frame comes"), "{told:?}");
         assert!(of_link(sinr, r#", "signal_dbm": -60"#).is_empty());
         let threshold = r#""radio": { "phy": "802.11a", "rate_mbps": 54 }"#;
-        assert!(of_link(threshold, r#", "signal_dbm": -120"#).is_empty(), "as it says");
+        let told = of_link(threshold, r#", "signal_dbm": -120"#);
+        assert!(told.len() == 1 && told[0].contains("of -120 dBm loses nothing"), "{told:?}");
+        assert!(of_link(threshold, r#", "signal_dbm": -60"#).is_empty());
+    }
+
+    #[test]
+    fn a_length_from_which_no_signal_follows_is_told() {
+        let space = r#""propagation": { "kind": "free-space" }"#;
+        let told = of_link(space, r#", "distance_km": 60"#);
+        let words = "link[0]: propagation does not weaken it: its signal is -60 dBm whatever its";
+        assert!(told.len() == 1 && told[0].starts_with(words), "{told:?}");
+        assert!(told[0].contains("radio = { tx_power_dbm = ... }"), "{told:?}");
+        for good in [r#", "signal_dbm": -70"#, r#", "radio": { "tx_power_dbm": 30 }"#] {
+            let told = of_link(space, &format!(r#", "distance_km": 60 {good}"#));
+            assert!(told.is_empty(), "{told:?}");
+        }
     }
 
     #[test]

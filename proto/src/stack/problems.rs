@@ -182,7 +182,8 @@ impl Scenario {
                 && !self.may_join_later()
             {
                 let hops = topology.hops(&mut search, from, to);
-                flow::check_way(&mut found, index, flow, hops);
+                let weak = || topology.weakness(from, to);
+                flow::check_way(&mut found, index, flow, hops, &weak);
             }
         }
         let joined = |a: &str, b: &str| placed.are_joined(topology.as_ref(), &names, a, b);

@@ -114,6 +114,8 @@ pub enum Control {
     Rts,
     /// Reserves the air for a station. It does not say who sends it.
     Cts,
+    /// A frame has arrived. It does not say where.
+    Ack,
     /// Which frames have arrived from a number on (compressed form).
     BlockAck {
         /// Access category of the frames.
@@ -146,17 +148,18 @@ pub fn put_control(
     let subtype = match control {
         Control::Rts => 0xb4,
         Control::Cts => 0xc4,
+        Control::Ack => 0xd4,
         Control::BlockAck { .. } => 0x94,
         Control::BlockAckRequest { .. } => 0x84,
     };
     out.extend_from_slice(&[subtype, 0]);
     out.extend_from_slice(&duration_us.to_le_bytes());
     out.extend_from_slice(&address(to));
-    if *control != Control::Cts {
+    if !matches!(control, Control::Cts | Control::Ack) {
         out.extend_from_slice(&address(from));
     }
     match *control {
-        Control::Rts | Control::Cts => {}
+        Control::Rts | Control::Cts | Control::Ack => {}
         Control::BlockAck { access, start, map } => {
             out.extend_from_slice(&block(access).to_le_bytes());
             out.extend_from_slice(&(start << 4).to_le_bytes());
@@ -203,12 +206,6 @@ pub fn decode(frame: &Bytes) -> Result<(DataHeader, Bytes), DecodeError> {
         protocol: EtherType(u16::from_be_bytes([frame[mac + 6], frame[mac + 7]])),
     };
     Ok((header, frame.slice(mac + LLC_SNAP_BYTES..)))
-}
-
-/// Appends an ACK frame.
-pub fn put_ack(out: &mut Vec<u8>, to: Station) {
-    out.extend_from_slice(&[0xd4, 0, 0, 0]);
-    out.extend_from_slice(&address(to));
 }
 
 /// The user priority used for an access category (802.11-2007, table 9-1).

@@ -155,7 +155,8 @@ impl DaemonOptions {
         let devices: Vec<_> = scenario.node[index].all_devices().collect();
         anyhow::ensure!(
             !devices.is_empty(),
-            "the scenario names no device for node '{name}': add `device` to it"
+            "the scenario names no device for node '{name}': add one to it, such as \
+             device = {{ kind = \"monitor\", interface = \"mon0\" }}"
         );
         let devices: anyhow::Result<_> =
             devices.into_iter().map(|device| DeviceChoice::from_config(device, scenario)).collect();

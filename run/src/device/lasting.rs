@@ -78,6 +78,10 @@ impl Device for Lasting {
         self.device.as_ref().map_or(0, |device| device.antenna(frame))
     }
 
+    fn is_gone(&self) -> bool {
+        self.device.is_none()
+    }
+
     fn room(&self, now: Instant, access: AccessCategory) -> Room {
         self.device.as_ref().map_or(Room::NONE, |device| device.room(now, access))
     }

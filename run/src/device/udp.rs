@@ -154,14 +154,19 @@ impl Udp {
             return None;
         }
         self.put(frame.clone());
-        if self.transmit().is_some() {
-            let (after, guard) = (self.tunnel.spec.clock.now(), self.tunnel.spec.guard);
-            self.tunnel.gate.on_sent(after, &frame, 0, guard);
-            return None;
+        let copies = self.waiting.len();
+        if self.transmit().is_none() {
+            self.tunnel.gate.on_full(now);
+            let left = std::mem::take(&mut self.waiting).len();
+            if left == copies {
+                return Some(frame);
+            }
+            // Some neighbours have it, and must not get it twice.
+            (0..left).for_each(|_| self.tunnel.count_failed("send-buffer"));
         }
-        self.waiting.clear();
-        self.tunnel.gate.on_full(now);
-        Some(frame)
+        let (after, guard) = (self.tunnel.spec.clock.now(), self.tunnel.spec.guard);
+        self.tunnel.gate.on_sent(after, &frame, 0, guard);
+        None
     }
 }
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::decisions::Decision;
-use crate::radio::{Arrival, Medium, Mpdu, Transmission, TransmissionKind};
+use crate::radio::{Answer, Arrival, Medium, Mpdu, Transmission, TransmissionKind};
 
 /// Writes every transmission and every decision of a layer as a JSON line.
 pub(super) struct TraceWriter<'a> {
@@ -176,6 +176,10 @@ impl<'a> Capture<'a> {
             antenna: None,
             ampdu: None,
         };
+        // The radio of its receiver; the first one where no frame of the sender can be decoded.
+        let to = transmission
+            .to()
+            .map(|to| (to, medium.addressed(transmission.radio, to).unwrap_or(RadioId(0))));
         let count = transmission.mpdus().len();
         self.ampdus = self.ampdus.wrapping_add(u32::from(count > 0));
         let packet = |place: usize| {
@@ -183,7 +187,7 @@ impl<'a> Capture<'a> {
             let mut packet = Vec::new();
             let captured = radiotap::Reception { ampdu, ..captured };
             radiotap::put_reception(&mut packet, &captured);
-            put_mpdu(&mut packet, transmission, place, &self.stations);
+            put_mpdu(&mut packet, transmission, place, (to, &self.stations));
             packet
         };
         let waiting = Waiting {
@@ -244,13 +248,17 @@ impl<'a> Capture<'a> {
     }
 }
 
-/// Appends the bytes of a transmission, or of one of its MPDUs, from the MAC header on, without
-/// check sequence.
-fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, place: usize, stations: &[Station]) {
+/// Appends the bytes of a transmission to `to`, or of one of its MPDUs, from the MAC header on,
+/// without check sequence.
+fn put_mpdu(
+    out: &mut Vec<u8>,
+    transmission: &Transmission,
+    place: usize,
+    (to, stations): (Option<Station>, &[Station]),
+) {
     // Radios of strangers are not among the stations; their frames name the sender that they claim.
     let from = stations.get(transmission.radio).copied().unwrap_or((transmission.from, RadioId(0)));
     let duration_us = transmission.nav.as_nanos().div_ceil(1_000).min(32_767) as u16;
-    let to = transmission.to().map(|to| (to, RadioId(0)));
     let data = |ack, access: Option<AccessCategory>, sequence, attempt: u8, protocol| DataHeader {
         from,
         to,
@@ -261,9 +269,11 @@ fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, place: usize, statio
         duration_us,
         protocol,
     };
-    let control = |out: &mut Vec<u8>, control: Control, to: Station| {
+    let control = |out: &mut Vec<u8>, control: Control, to: Option<Station>| {
+        let to = to.expect("control frames are for a node");
         ieee80211::put_control(out, &control, from, to, duration_us);
     };
+    let asker = |answer: &Answer| Some(stations[answer.to_radio]);
     match &transmission.kind {
         TransmissionKind::Data {
             protocol, payload, wants_ack, sequence, attempt, access, ..
@@ -283,16 +293,16 @@ fn put_mpdu(out: &mut Vec<u8>, transmission: &Transmission, place: usize, statio
             let header = data(AckPolicy::Normal, Some(*access), *sequence, *attempt, *protocol);
             ieee80211::put_qos_data(out, &header, payload);
         }
-        TransmissionKind::Ack(answer) => ieee80211::put_ack(out, stations[answer.to_radio]),
-        TransmissionKind::Cts(answer) => control(out, Control::Cts, stations[answer.to_radio]),
+        TransmissionKind::Ack(answer) => control(out, Control::Ack, asker(answer)),
+        TransmissionKind::Cts(answer) => control(out, Control::Cts, asker(answer)),
         TransmissionKind::BlockAck { answer, access, start, map } => {
             let kind = Control::BlockAck { access: *access, start: *start, map: *map };
-            control(out, kind, stations[answer.to_radio]);
+            control(out, kind, asker(answer));
         }
-        TransmissionKind::Rts { to } => control(out, Control::Rts, (*to, RadioId(0))),
-        TransmissionKind::BlockAckRequest { to, access, start } => {
+        TransmissionKind::Rts { .. } => control(out, Control::Rts, to),
+        TransmissionKind::BlockAckRequest { access, start, .. } => {
             let kind = Control::BlockAckRequest { access: *access, start: *start };
-            control(out, kind, (*to, RadioId(0)));
+            control(out, kind, to);
         }
     }
 }

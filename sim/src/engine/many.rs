@@ -16,8 +16,9 @@ pub struct Many<'a> {
     pub runs: usize,
     /// Threads to run on; 0 means one for each core.
     pub threads: usize,
-    /// The scenario and the seed of the run with this index.
-    pub job: &'a (dyn Fn(usize) -> (Scenario, u64) + Sync),
+    /// The scenario and the seed of the run with this index; `None` leaves it out, and its result
+    /// is [`RunError::LeftOut`].
+    pub job: &'a (dyn Fn(usize) -> Option<(Scenario, u64)> + Sync),
     /// Called now and then with the simulated time of all runs together, in seconds; if it returns
     /// false, all runs end early.
     pub progress: &'a (dyn Fn(f64) -> bool + Sync),
@@ -61,7 +62,7 @@ impl Many<'_> {
     }
 
     fn run_one(&self, index: usize, simulated_ms: &AtomicU64) -> Result<Report, RunError> {
-        let (scenario, seed) = (self.job)(index);
+        let (scenario, seed) = (self.job)(index).ok_or(RunError::LeftOut)?;
         let mut told = 0;
         let progress = |seconds: f64| {
             let now = (seconds * 1e3) as u64;
@@ -81,7 +82,8 @@ mod tests {
 
     fn hashes(threads: usize) -> Vec<String> {
         let scenario = farhop_testkit::scenario(include_str!("../../../scenarios/demo.toml"));
-        let job = |index: usize| (Scenario { duration_s: 2.0, ..scenario.clone() }, index as u64);
+        let length = Scenario { duration_s: 2.0, ..scenario };
+        let job = |index: usize| Some((length.clone(), index as u64));
         let many = Many { runs: 5, threads, job: &job, progress: &|_| true };
         let mut hashes = vec![String::new(); 5];
         many.run(&mut |index, outcome| {
@@ -100,10 +102,15 @@ mod tests {
     #[test]
     fn an_early_end_hands_over_what_was_finished() {
         let scenario = farhop_testkit::scenario(include_str!("../../../scenarios/demo.toml"));
-        let job = |index: usize| (Scenario { duration_s: 1.0, ..scenario.clone() }, index as u64);
+        let length = Scenario { duration_s: 1.0, ..scenario };
+        let job = |index: usize| (index != 1).then(|| (length.clone(), index as u64));
         let many = Many { runs: 50, threads: 1, job: &job, progress: &|seconds| seconds < 3.5 };
         let mut finished = Vec::new();
         many.run(&mut |index, outcome| finished.push((index, outcome.is_ok())));
-        assert_eq!(finished, [(0, true), (1, true), (2, true)]);
+        assert_eq!(
+            finished,
+            [(0, true), (1, false), (2, true), (3, true)],
+            "the second was left out"
+        );
     }
 }

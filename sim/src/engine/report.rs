@@ -215,12 +215,13 @@ pub struct AirReport {
     pub acknowledgement: f64,
     /// Guards of send slots.
     pub guard: f64,
-    /// Own transmissions that collided at the receiver; their time is left out of the shares above.
+    /// Own transmissions that collided at the receiver, but for answers of the MAC; their time is
+    /// left out of the shares above.
     pub collision: f64,
     /// Transmissions of the same radio to other neighbours or to all.
     #[serde(default)]
     pub others: f64,
-    /// The rest: listening, waiting, or nothing to send.
+    /// The rest: listening, waiting, or nothing to send; also requests for block acknowledgements.
     pub idle: f64,
 }
 
@@ -313,6 +314,13 @@ impl Lateness {
 }
 
 impl Report {
+    /// What all flows delivered, over the whole run, in Mb/s: the goodputs of flows that ran at
+    /// different times cannot be added.
+    pub fn carried_mbps(&self) -> f64 {
+        let bytes: u64 = self.flows.iter().map(|flow| flow.delivered_bytes).sum();
+        if self.simulated_s > 0.0 { bytes as f64 * 8.0 / self.simulated_s / 1e6 } else { 0.0 }
+    }
+
     /// Sum of the goodputs of all flows, each over its own measured time, in Mb/s. If all flows run
     /// at the same time, this is what the network carries.
     pub fn total_mbps(&self) -> f64 {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Instant as WallClock;
 
-use farhop_proto::base::{Duration, Instant, Seed};
-use farhop_proto::stack::{Congestion, Plan, Problem, Scenario};
+use farhop_proto::base::{Duration, Instant, NodeId, Seed};
+use farhop_proto::stack::{Congestion, Problem, Scenario};
 
 use super::capture::{Capture, TraceWriter};
 use super::losses::LossRecorder;
@@ -43,6 +43,8 @@ pub struct RunOptions<'a> {
 pub enum RunError {
     /// The scenario needs something that only the lab has.
     LabOnly(Problem),
+    /// It was one of many, and left out.
+    LeftOut,
     /// The node to capture at does not exist.
     NoSuchNode(String),
     /// Writing failed.
@@ -55,6 +57,7 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LabOnly(Problem { message, help, .. }) => write!(f, "{message}: {help}"),
+            Self::LeftOut => write!(f, "it was left out"),
             Self::NoSuchNode(name) => write!(f, "there is no node '{name}' to capture at"),
             Self::Io(error) => write!(f, "cannot write: {error}"),
             Self::Interrupted => write!(f, "interrupted"),
@@ -143,7 +146,7 @@ fn run_once<'a>(
     let scenario = &*scenario.expanded();
     let mut run = Run {
         traffic: Traffic::build(scenario, Seed(seed)),
-        faults: Faults::build(scenario, &plan),
+        faults: Faults::build(scenario),
         bin: Duration::from_secs_f64(bin_s(scenario.duration_s, scenario.flow.len())),
         next_bin: Instant::ZERO,
         look: Duration::from_secs_f64(bin_s(scenario.duration_s, 1).min(LOOK_S)),
@@ -300,12 +303,12 @@ struct Change {
 
 enum Fault {
     Node(usize),
-    /// Both directions of a link, as indices of links on the medium.
-    Link(Vec<usize>),
+    /// All links between two nodes.
+    Link([NodeId; 2]),
 }
 
 impl Faults {
-    fn build(scenario: &Scenario, plan: &Plan) -> Self {
+    fn build(scenario: &Scenario) -> Self {
         let node = |name: &str| scenario.node_id(name).expect("the scenario has no problems");
         let mut changes = Vec::new();
         for fault in &scenario.fault {
@@ -314,7 +317,7 @@ impl Faults {
                     (Some(name), _) => Fault::Node(usize::from(node(name).0) - 1),
                     (None, ends) => {
                         let [a, b] = ends.as_ref().expect("the scenario has no problems");
-                        Fault::Link(plan.hops_between(node(a), node(b)).collect())
+                        Fault::Link([node(a), node(b)])
                     }
                 };
                 let at = Instant::ZERO + Duration::from_secs_f64(secs);
@@ -340,11 +343,7 @@ impl Faults {
                     // Its radios have room again, and no event tells it so.
                     world.mark_due(node);
                 }
-                Fault::Link(directions) => {
-                    for direction in directions {
-                        world.medium.set_link_up(now, direction, change.up);
-                    }
-                }
+                Fault::Link(nodes) => world.medium.set_linked(now, nodes, change.up),
             }
         }
     }

@@ -247,7 +247,7 @@ impl World {
             }
         }
         self.send_frames(index, now);
-        self.plan_wake(index);
+        self.plan_wake(index, now);
     }
 
     fn send_frames(&mut self, index: usize, now: Instant) {
@@ -285,7 +285,7 @@ impl World {
         node.stack.turn(&mut cx);
     }
 
-    fn plan_wake(&mut self, index: usize) {
+    fn plan_wake(&mut self, index: usize, now: Instant) {
         let node = &mut self.nodes[index];
         let deadline = node.stack.poll_timeout().map(|due| node.clock.true_time(due));
         match (deadline, node.wake) {
@@ -298,7 +298,8 @@ impl World {
                     }
                     _ => Duration::ZERO,
                 };
-                node.wake = Some((due, due + late));
+                // A timer may be due already, after another for which the host has not woken up.
+                node.wake = Some((due, (due + late).max(now)));
             }
         }
         self.set_wake(index);

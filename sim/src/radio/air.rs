@@ -256,6 +256,9 @@ impl Air {
         // Short MPDUs may begin in the same symbol; times must differ, as a recorded fate is found
         // by its time.
         let start = start + from + Duration::from_nanos(place as u64);
+        // A frame that takes no time on a wire ends when the next begins.
+        let start =
+            if whole.is_zero() { start.saturating_sub(Duration::from_nanos(1)) } else { start };
         let frame = Exposed { start, length, plcp, bytes, rate: transmission.rate };
         let from = transmission.radio;
         let Link { to, loss, .. } = self.links.get_mut(link);
@@ -422,12 +425,22 @@ impl Air {
         let is_ending = held.is_ending;
         self.set_edge(tx, is_end || is_ending);
         if is_end {
-            let held = &mut self.slab[tx.0 as usize];
-            let spare = held.transmission.forget_payload();
-            self.spare.extend(spare);
-            self.free.push(tx.0);
+            self.free(tx);
         }
         None
+    }
+
+    /// Places for transmissions, taken or free.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Makes room for another transmission in the place of one whose end has passed everybody.
+    fn free(&mut self, tx: TxId) {
+        let spare = self.slab[tx.0 as usize].transmission.forget_payload();
+        self.spare.extend(spare);
+        self.free.push(tx.0);
     }
 
     /// Ends what a radio has on air, as its transmitter was switched off. Nobody can decode it.
@@ -443,7 +456,11 @@ impl Air {
                 held.is_cut_off = true;
                 held.is_split |= !held.is_ending;
             }
+            let is_unheard = held.next_edge(true).is_none();
             self.set_edge(TxId(slot as u32), true);
+            if is_unheard {
+                self.free(TxId(slot as u32));
+            }
         }
     }
 

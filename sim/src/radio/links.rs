@@ -8,8 +8,8 @@
 //! hearers (802.11g beside 802.11b). A radio may therefore have several lists of hearers: one for
 //! each format, and one for each form of n and ac in which it sends to less capable radios.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use farhop_proto::base::{Bitrate, Dbm, Duration, Instant, NodeId, Phy, PhyKind, RadioId, Seed};
@@ -102,12 +102,19 @@ impl Station {
     }
 }
 
+/// Two nodes, so that a pair is found in either order.
+fn in_order([a, b]: [NodeId; 2]) -> [NodeId; 2] {
+    [a.min(b), a.max(b)]
+}
+
 /// The links between all radios.
 #[derive(Debug)]
 pub(super) struct Links {
     stations: Vec<Station>,
     paths: Vec<Path>,
     links: Vec<Link>,
+    /// Pairs of nodes whose links are cut.
+    cut: BTreeSet<[NodeId; 2]>,
     /// Paths by their ends; filled when links are first replaced.
     by_pair: BTreeMap<(u32, u32), u32>,
     seed: Seed,
@@ -134,6 +141,7 @@ impl Links {
             stations: config.radios.iter().map(station).collect(),
             paths: Vec::with_capacity(config.links.len()),
             links: Vec::new(),
+            cut: BTreeSet::new(),
             by_pair: BTreeMap::new(),
             seed,
             sums_energy: matches!(config.interference, Interference::Sinr(_)),
@@ -189,6 +197,11 @@ impl Links {
         self.stations[radio].node
     }
 
+    /// The number of a radio at its node.
+    pub(super) fn radio_id(&self, radio: usize) -> RadioId {
+        self.stations[radio].radio
+    }
+
     /// The channel of a radio.
     pub(super) fn channel(&self, radio: usize) -> u16 {
         self.stations[radio].channel
@@ -238,7 +251,7 @@ impl Links {
             to: to as u32,
             signal: config.signal,
             link: None,
-            is_up: true,
+            is_up: !self.cut.contains(&in_order([source.node, sink.node])),
             is_addressed,
         });
         self.stations[from].paths.push(index);
@@ -377,6 +390,23 @@ impl Links {
             self.links[link as usize].is_up = up;
         }
         self.line_up(from);
+    }
+
+    /// Cuts or restores all paths between two nodes, and those that come to be until they are
+    /// restored.
+    pub(super) fn set_linked(&mut self, nodes: [NodeId; 2], up: bool) {
+        let pair = in_order(nodes);
+        if up {
+            self.cut.remove(&pair);
+        } else {
+            self.cut.insert(pair);
+        }
+        for index in 0..self.paths.len() {
+            let Path { from, to, .. } = self.paths[index];
+            if in_order([from, to].map(|radio| self.node(radio as usize))) == pair {
+                self.set_up(index, up);
+            }
+        }
     }
 
     /// Replaces the links from a radio. Pairs that stay linked keep their state, and pairs that

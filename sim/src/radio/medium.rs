@@ -311,6 +311,26 @@ impl Medium {
         self.air.links.set_up(link, up);
     }
 
+    /// Cuts or restores all links between two nodes, and those that come to be until they are
+    /// restored. Transmissions on their way still arrive.
+    pub fn set_linked(&mut self, now: Instant, nodes: [NodeId; 2], up: bool) {
+        self.handle_timeout(now);
+        self.air.links.set_linked(nodes, up);
+    }
+
+    /// How many transmissions were on the air at one time, at most.
+    #[cfg(test)]
+    pub(super) fn places_on_air(&self) -> usize {
+        self.air.places()
+    }
+
+    /// The radio of a node that frames of this radio are addressed to.
+    pub fn addressed(&self, radio: usize, node: NodeId) -> Option<RadioId> {
+        let links = &self.air.links;
+        let to = links.addressed(radio).find(|to| links.node(*to) == node)?;
+        Some(links.radio_id(to))
+    }
+
     /// Replaces all links from a radio, for radios that move. Transmissions on their way still
     /// arrive over the links that they set out on. Links that did not exist at the start have no
     /// index.

@@ -171,6 +171,15 @@ impl Transmission {
         is_data && self.to().is_none_or(|to| to == node)
     }
 
+    /// Whether it is for a node, and no answer to a frame of that node.
+    pub(super) fn is_asked_of(&self, node: NodeId) -> bool {
+        let is_answer = matches!(
+            self.kind,
+            TransmissionKind::Ack(_) | TransmissionKind::Cts(_) | TransmissionKind::BlockAck { .. }
+        );
+        !is_answer && self.to() == Some(node)
+    }
+
     /// Its name in traces.
     pub const fn name(&self) -> &'static str {
         match &self.kind {

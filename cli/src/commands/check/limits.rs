@@ -9,7 +9,7 @@ use farhop_proto::base::{
 use farhop_proto::link::plain::PlainConfig;
 use farhop_proto::link::wild::{InOrder, WildConfig};
 use farhop_proto::stack::{Hop, LinkConfig, Plan, Protection, RadioLinkConfig, RadioPlan};
-use farhop_proto::wire::harq::UNIT_HEADER_BYTES;
+use farhop_proto::wire::harq::{FEEDBACK_HEADER_BYTES, REPORT_BYTES, UNIT_HEADER_BYTES};
 use farhop_proto::wire::wild::{HEADER_BYTES, UNIT_HEAD_BYTES};
 use farhop_proto::wire::{blindfec, bundle};
 
@@ -100,7 +100,7 @@ pub(super) fn radio_at(plan: &Plan, (node, radio): (NodeId, RadioId)) -> &RadioP
 }
 
 /// The transmitting radio of a hop, with the rates of its frames and of their answers on this hop.
-fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
+pub(super) fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
     let (source, sink) = (radio_at(plan, hop.from), radio_at(plan, hop.to));
     let (phy, theirs) = (&source.spec.phy, &sink.spec.phy);
     let ways = &plan.nodes[usize::from(hop.from.0.0) - 1].ways;
@@ -121,10 +121,21 @@ fn sender(plan: &Plan, hop: &Hop) -> RadioPlan {
     }
 }
 
-/// One packet, as this many units, and the air time of the units.
-fn of_units(radio: &RadioSpec, units: u8) -> (f64, Duration, &'static str) {
+/// One packet, as this many units, and the air time of the units and of the report on them, which
+/// the receiver sends as a frame that is acknowledged.
+fn of_units(
+    RadioPlan { spec, ack_rate, .. }: &RadioPlan,
+    units: u8,
+    there_and_back: Duration,
+) -> (f64, Duration, &'static str) {
     let unit = PACKET_BYTES.div_ceil(units.into()) + UNIT_HEADER_BYTES;
-    (1.0, radio.unacknowledged(unit) * units.into(), "one way at a time")
+    let phy = &spec.phy;
+    let report = mpdu_bytes(false, FEEDBACK_HEADER_BYTES + REPORT_BYTES + spec.seal_bytes);
+    let report = phy.air_time(phy.psdu_bytes(report, spec.rate), spec.rate);
+    let gap = RadioSpec { gap: Gap::Backoff, ..*spec }.mean_gap();
+    let answer = phy.sifs() + phy.air_time(ACK_BYTES, *ack_rate);
+    let time = spec.unacknowledged(unit) * units.into() + gap + report + answer + there_and_back;
+    (1.0, time, "one way at a time")
 }
 
 /// An estimate of what a radio can send.
@@ -153,8 +164,8 @@ fn limit(one_way: Duration, (radio, neighbours): (&RadioPlan, u64), config: &Lin
             let frame = radio.spec.unacknowledged(PACKET_BYTES + BLIND_BYTES);
             (blind.data_packets.into(), frame * blind.all_packets.into(), "one way at a time")
         }
-        LinkConfig::Harq(harq) => of_units(&radio.spec, harq.units_over(&radio.spec)),
-        LinkConfig::Arq(arq) => of_units(&radio.spec, arq.units_over(&radio.spec)),
+        LinkConfig::Harq(harq) => of_units(radio, harq.units_over(&radio.spec), there_and_back),
+        LinkConfig::Arq(arq) => of_units(radio, arq.units_over(&radio.spec), there_and_back),
         LinkConfig::TwoP(two_p) => {
             let frame = radio.spec.unacknowledged(PACKET_BYTES);
             let markers = radio.spec.unacknowledged(HEADER_BYTES) * neighbours;
@@ -191,6 +202,13 @@ fn packets_a_slot(wild: &WildConfig, radio: &RadioSpec, slot: Duration) -> f64 {
     frames.min(window) * body as f64 / PACKET_BYTES as f64
 }
 
+/// Length of a frame with a packet of this many bytes, in bytes. It is a QoS frame where the PHY or
+/// EDCA wants one, and where no acknowledgement is asked for.
+pub(super) fn packet_mpdu(radio: &RadioPlan, mac_ack: bool, bytes: usize) -> usize {
+    let is_of_qos = radio.config.edca || matches!(radio.spec.phy.kind, PhyKind::N | PhyKind::Ac);
+    mpdu_bytes(!mac_ack || is_of_qos, bytes)
+}
+
 /// Packets that a radio sends each time that it wins access to the air, and how long that takes
 /// with the mean random gap.
 fn packets_an_access(
@@ -202,8 +220,7 @@ fn packets_an_access(
     let txop = config.access.of(AccessCategory::default()).txop_us.filter(|_| config.edca);
     let txop = txop.map_or(Duration::ZERO, |micros| Duration::from_micros(micros.into()));
     let answered = |answer| phy.sifs() + phy.air_time(answer, radio.ack_rate);
-    let is_qos = !mac_ack || config.edca || matches!(phy.kind, PhyKind::N | PhyKind::Ac);
-    let mpdu = mpdu_bytes(is_qos, PACKET_BYTES);
+    let mpdu = packet_mpdu(radio, mac_ack, PACKET_BYTES + radio.spec.seal_bytes);
     let mut ampdu = phy.ampdu(rate);
     ampdu.push(mpdu);
     let most = if mac_ack && phy.mcs(rate).is_some() { usize::from(config.aggregate) } else { 1 };

@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use farhop_proto::base::phy::mpdu_bytes;
 use farhop_proto::base::{AccessCategory, Duration, PhyKind, RadioSpec, counted};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::link::wild::{Recovery, WildConfig};
 use farhop_proto::stack::{
     Codec, DeviceConfig, FlowConfig, FlowKind, Hop, LinkConfig, LossConfig, NodeConfig, NodePlan,
-    OnOffConfig, Plan, Problem, PropagationKind, RadioLinkConfig, RadioPlan, Scenario, VoipConfig,
+    OnOffConfig, Plan, Problem, PropagationKind, RadioLinkConfig, RadioPlan, Scenario, Thresholds,
+    VoipConfig,
 };
 use farhop_sim::engine::{flow_name, transport_name};
 
-use self::limits::{describe_limits, radio_at};
+use self::limits::{describe_limits, packet_mpdu, radio_at, sender};
 use super::up::{IDLE_PSK, READABLE};
 use super::{lab, print_text};
 use crate::{Failure, load, sweep};
@@ -111,7 +111,7 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
     }
     for (link, hops) in scenario.link.iter().zip(plan.hops.chunks(2)).take(LISTED) {
         let RadioSpec { phy, rate, .. } = radio_at(&plan, hops[0].from).spec;
-        out += &describe_link(link, hops);
+        out += &describe_link(link, hops, &margin(scenario, &plan, &hops[0]));
         let is_wire = phy.kind == PhyKind::Wire;
         out += &if is_wire { format!("  a wire of {rate}\n") } else { String::new() };
         if !is_wire && hops.iter().all(|hop| !hop.usable) {
@@ -236,12 +236,14 @@ fn describe_timeouts(node: &NodePlan) -> String {
 }
 
 /// The PHY, the rates and the air time of a packet of a radio.
-fn describe_card(RadioPlan { spec, ack_rate, .. }: &RadioPlan) -> String {
+fn describe_card(radio: &RadioPlan, link: &LinkConfig) -> String {
+    let RadioPlan { spec, ack_rate, .. } = radio;
+    let mac_ack = matches!(link, LinkConfig::Plain(plain) if plain.mac_ack);
     format!(
         "radio: {} at {}, ACK at {ack_rate}; a packet of {PACKET_BYTES} B is {} us on air\n",
         word(spec.phy.kind),
         spec.rate,
-        spec.phy.air_time(mpdu_bytes(false, PACKET_BYTES), spec.rate).as_micros()
+        spec.phy.air_time(packet_mpdu(radio, mac_ack, PACKET_BYTES), spec.rate).as_micros()
     )
 }
 
@@ -254,7 +256,7 @@ fn describe_units(link: &str, units: u8, attempts: u8) -> String {
 fn describe_radio(radio: &RadioPlan, link: &LinkConfig) -> String {
     let spec = &radio.spec;
     let mut out = match is_on_air(radio) {
-        true => describe_card(radio),
+        true => describe_card(radio, link),
         false if link.has_schedule() => return String::new(),
         false => String::new(),
     };
@@ -355,7 +357,28 @@ fn word(setting: impl serde::Serialize) -> String {
     word.as_str().unwrap_or_default().to_owned()
 }
 
-fn describe_link(link: &RadioLinkConfig, hops: &[Hop]) -> String {
+/// How strong the signal of a hop is, and how much more that is than needed, where signals weaken
+/// with distance.
+fn margin(scenario: &Scenario, plan: &Plan, hop: &Hop) -> String {
+    use PropagationKind::{FreeSpace, LogDistance, TwoRay};
+    let radio = radio_at(plan, hop.to);
+    let weakens = matches!(scenario.propagation_kind(), FreeSpace | LogDistance | TwoRay);
+    if !weakens || !is_on_air(radio) {
+        return String::new();
+    }
+    let signal = hop.signal.as_f64();
+    let Thresholds { receive, data, .. } = radio.thresholds;
+    let needed = match sender(plan, hop).spec {
+        // What depends on the rate depends on that of the hop.
+        RadioSpec { phy, rate, .. } if data > receive => phy.sensitivity_dbm(rate),
+        _ => data,
+    };
+    let more = signal - needed;
+    let word = if more < 0.0 { "less" } else { "more" };
+    format!(", {signal:.1} dBm, {:.1} dB {word} than needed", more.abs())
+}
+
+fn describe_link(link: &RadioLinkConfig, hops: &[Hop], margin: &str) -> String {
     let [a, b] = &link.between;
     let loss = match link.loss_back {
         Some(_) => format!("loss {} there, {} back", loss(&hops[0].loss), loss(&hops[1].loss)),
@@ -364,8 +387,10 @@ fn describe_link(link: &RadioLinkConfig, hops: &[Hop]) -> String {
     let most = link.rate_mbps.map(|rate| format!(", at most {rate} Mb/s")).unwrap_or_default();
     let micros = hops[0].delay.as_nanos() as f64 / 1e3;
     match link.distance_km {
-        Some(length) => format!("link {a} - {b}: {length} km ({micros:.1} us), {loss}{most}\n"),
-        None => format!("link {a} - {b}: {micros:.1} us, {loss}{most}\n"),
+        Some(length) => {
+            format!("link {a} - {b}: {length} km ({micros:.1} us), {loss}{most}{margin}\n")
+        }
+        None => format!("link {a} - {b}: {micros:.1} us, {loss}{most}{margin}\n"),
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) use phases::channels_that_help;
 use routes::all_routes;
 pub(super) use search::Search;
 use topology::RadioUse;
-pub(super) use topology::Topology;
+pub(super) use topology::{LINK_SIGNAL_DBM, Topology};
 
 /// A network with everything that a scenario leaves implicit worked out.
 #[derive(Clone, Debug)]
@@ -301,12 +301,6 @@ impl Plan {
     /// The plan of a node by its name.
     pub fn node(&self, name: &str) -> Option<&NodePlan> {
         self.nodes.iter().find(|node| node.name == name)
-    }
-
-    /// The indices of all hops between two nodes, in both directions.
-    pub fn hops_between(&self, a: NodeId, b: NodeId) -> impl Iterator<Item = usize> {
-        let joins = move |hop: &Hop| [(a, b), (b, a)].contains(&(hop.from.0, hop.to.0));
-        self.hops.iter().enumerate().filter(move |(_, hop)| joins(hop)).map(|(index, _)| index)
     }
 }
 

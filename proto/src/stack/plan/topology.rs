@@ -17,7 +17,7 @@ use crate::stack::space::{LIGHT_M_PER_S, Site, Space, Thresholds};
 /// Upper bound of the expected transmissions of a link: a thousand, in thousandths.
 const MOST_MILLI_ETX: u32 = 1_000_000;
 /// Received power of links for which none is given, in dBm.
-const LINK_SIGNAL_DBM: f64 = -60.0;
+pub(in crate::stack) const LINK_SIGNAL_DBM: f64 = -60.0;
 /// Settings of `[radio]` that do not apply to the radio of a link, because they belong to the
 /// common air.
 const OF_THE_AIR: [&str; 3] = ["receive_dbm", "sense_dbm", "floor_dbm"];
@@ -272,25 +272,8 @@ impl Topology {
     }
 
     fn add_hop(&mut self, hop: Hop) {
-        let radio = |end: (NodeId, RadioId)| &self.radios[index(end.0)][usize::from(end.1.0)];
-        let (source, sink) = (radio(hop.from), radio(hop.to));
-        let (phy, theirs) = (source.config.phy(), sink.config.phy());
-        let own = source.config.rate();
-        let rate = match (&self.link, self.most_rate(&hop)) {
-            // A 2P radio sends to all neighbours at one rate.
-            (LinkConfig::TwoP(_), _) => theirs.decodes(&phy, own).then_some(own),
-            (_, Some(most)) => phy.rate_under(&theirs, own.min(most)),
-            (_, None) => phy.rate_for(&theirs, own),
-        };
-        let fits = source.config.channel == sink.config.channel && rate.is_some();
-        let Thresholds { receive, data, .. } = sink.thresholds;
-        // A threshold that depends on the rate depends on the sender's rate.
-        let needed = match rate.filter(|_| data > receive) {
-            Some(_) if self.link.chooses_rates(&source.config) => receive,
-            Some(rate) => phy.sensitivity_dbm(rate),
-            None => data,
-        };
-        let usable = fits && hop.signal >= Dbm::from_f64(needed);
+        let needed = self.needed_dbm(&hop);
+        let usable = needed.is_some_and(|needed| hop.signal >= Dbm::from_f64(needed));
         if usable {
             for end in [hop.from, hop.to] {
                 let longest = &mut self.radios[index(end.0)][usize::from(end.1.0)].longest;
@@ -298,6 +281,37 @@ impl Topology {
             }
         }
         self.hops.push(Hop { usable, ..hop });
+    }
+
+    /// The signal that data over a hop needs, in dBm; `None` if its radios do not fit together.
+    fn needed_dbm(&self, hop: &Hop) -> Option<f64> {
+        let radio = |end: (NodeId, RadioId)| &self.radios[index(end.0)][usize::from(end.1.0)];
+        let (source, sink) = (radio(hop.from), radio(hop.to));
+        let (phy, theirs) = (source.config.phy(), sink.config.phy());
+        let own = source.config.rate();
+        let rate = match (&self.link, self.most_rate(hop)) {
+            // A 2P radio sends to all neighbours at one rate.
+            (LinkConfig::TwoP(_), _) => theirs.decodes(&phy, own).then_some(own),
+            (_, Some(most)) => phy.rate_under(&theirs, own.min(most)),
+            (_, None) => phy.rate_for(&theirs, own),
+        };
+        let rate = rate.filter(|_| source.config.channel == sink.config.channel)?;
+        let Thresholds { receive, data, .. } = sink.thresholds;
+        // A threshold that depends on the rate depends on the sender's rate.
+        Some(match data > receive {
+            true if self.link.chooses_rates(&source.config) => receive,
+            true => phy.sensitivity_dbm(rate),
+            false => data,
+        })
+    }
+
+    /// The signal of the best hop from one node to another and the signal that it needs, both in
+    /// dBm, if all are too weak; `None` if there is none, or another reason.
+    pub(in crate::stack) fn weakness(&self, from: NodeId, to: NodeId) -> Option<(f64, f64)> {
+        let between = self.hops.iter().filter(|hop| (hop.from.0, hop.to.0) == (from, to));
+        let best = between.max_by_key(|hop| hop.signal)?;
+        let (signal, needed) = (best.signal.as_f64(), self.needed_dbm(best)?);
+        (signal < needed).then_some((signal, needed))
     }
 
     /// The highest rate of data over a hop, if its link has one.

@@ -29,10 +29,24 @@ pub(super) fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) 
 }
 
 /// Checks the shortest path of a flow, for which no shorter one appears later.
-pub(super) fn check_way(found: &mut Found, index: usize, flow: &FlowConfig, hops: Option<u16>) {
+/// `weak` returns the signal from one end at the other and the one that is needed, if it is weaker.
+pub(super) fn check_way(
+    found: &mut Found,
+    index: usize,
+    flow: &FlowConfig,
+    hops: Option<u16>,
+    weak: &dyn Fn() -> Option<(f64, f64)>,
+) {
     let FlowConfig { from, to, kind, .. } = flow;
     let path = format!("flow[{index}].to");
     let Some(hops) = hops else {
+        if let Some((signal, needed)) = weak() {
+            let message = format!(
+                "of '{from}' {signal:.1} dBm come to '{to}', and its radio needs {needed:.1} dBm"
+            );
+            let help = "more power or gain, a lower bit-rate, a shorter link, or nodes between";
+            return found.add(path, message, help);
+        }
         let help = "a chain of links between them over which both can be received";
         return found.add(path, format!("no links lead from '{from}' to '{to}'"), help);
     };
@@ -188,7 +202,8 @@ mod tests {
     fn ways_that_are_longer_than_packets_live_are_refused() {
         let said = |kind, hops| {
             let mut found = Found::default();
-            check_way(&mut found, 0, &FlowConfig { kind, ..FlowConfig::default() }, Some(hops));
+            let flow = FlowConfig { kind, ..FlowConfig::default() };
+            check_way(&mut found, 0, &flow, Some(hops), &|| None);
             found.0.pop().map(|problem| problem.message)
         };
         for (kind, most) in [(FlowKind::Udp, 64), (FlowKind::Tcp, 64), (FlowKind::Hop, 50)] {

@@ -46,9 +46,9 @@ impl Driver {
         self.keep_in(store, dir, plan)
     }
 
-    /// Tries the same again after a failure, when [`Driver::is_due_to_keep`]. The loop does not
-    /// wait for a slow disk or file server: a thread opens the store, and `None` is returned until
-    /// it has done so.
+    /// Tries the same again after a failure, when [`Driver::is_due_to_keep`]. A thread opens the
+    /// store, so that the loop does not wait for a disk or file server that does not answer; `None`
+    /// is returned until it has done so. The loop reads what is in it, once it is open.
     pub fn keep_again(&mut self, dir: &Path, plan: &NodePlan) -> Option<anyhow::Result<()>> {
         let config = self.hop_config()?;
         let no_blocks = self.no_blocks.as_mut()?;

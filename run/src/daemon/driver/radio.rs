@@ -9,7 +9,7 @@ use farhop_proto::base::{
 };
 
 use super::Source;
-use crate::device::Device;
+use crate::device::{Device, unsent};
 
 /// Most frames of one radio that wait for their `not_before`.
 const HELD: usize = 8;
@@ -62,8 +62,13 @@ impl Radio {
         self.hand_over(frame, out)
     }
 
-    /// Hands over the held frames whose time has come.
+    /// Hands over the held frames whose time has come. If the interface is gone they end as late.
     pub(super) fn release(&mut self, now: Instant, out: &mut Vec<FrameUp>) -> io::Result<()> {
+        if !self.held.is_empty() && self.device.is_gone() {
+            let late = |frame: Frame| unsent(&frame, FrameOutcome::Late);
+            out.extend(self.held.drain(..).map(late));
+            return Ok(());
+        }
         let is_due = |frame: &mut Frame| frame.options.not_before.is_none_or(|at| at <= now);
         while self.first_held(now).is_some()
             && let Some(frame) = self.held.pop_front_if(is_due)

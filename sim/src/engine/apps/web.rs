@@ -282,7 +282,12 @@ impl App for Web {
             }
             MessageUp::Finished(flow) | MessageUp::Reset(flow) => {
                 if let Some((index, side)) = self.find(node, *flow) {
-                    self.connections[index].over[side] = true;
+                    let connection = &mut self.connections[index];
+                    connection.over[side] = true;
+                    // The other end may never hear of it, as one at which nothing has arrived.
+                    if matches!(event, MessageUp::Reset(_)) {
+                        connection.over = [true; 2];
+                    }
                     self.on_answered(index, now, false);
                 }
             }

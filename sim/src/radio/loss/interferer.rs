@@ -36,6 +36,8 @@ pub(super) struct Interference {
     model: Interferer,
     /// When its next packet comes.
     next: Instant,
+    /// When the last frame that was drawn ends.
+    last_end: Instant,
     /// Starts and ends of its frames, up to the first one beyond the last frame that was judged.
     on_air: VecDeque<(Instant, Instant)>,
 }
@@ -44,7 +46,7 @@ impl Interference {
     pub(super) fn new(model: &Interferer, rng: &mut Rng) -> Self {
         assert!(!model.interval.is_zero(), "packets without an interval");
         let next = Instant::ZERO + model.interval.mul_f64(rng.uniform());
-        Self { model: model.clone(), next, on_air: VecDeque::new() }
+        Self { model: model.clone(), next, last_end: Instant::ZERO, on_air: VecDeque::new() }
     }
 
     pub(super) fn fate(&mut self, frame: &Exposed, rng: &mut Rng) -> Fate {
@@ -71,11 +73,11 @@ impl Interference {
     }
 
     fn transmit(&mut self, rng: &mut Rng) {
-        let before = self.on_air.back().map_or(Instant::ZERO, |(_, end)| *end);
         let (smallest, _) = self.model.phy.contention_window();
         let backoff = self.model.phy.slot() * rng.below(u64::from(smallest) + 1);
-        let start = self.next.max(before + self.model.phy.difs()) + backoff;
-        self.on_air.push_back((start, start + self.model.air_time));
+        let start = self.next.max(self.last_end + self.model.phy.difs()) + backoff;
+        self.last_end = start + self.model.air_time;
+        self.on_air.push_back((start, self.last_end));
         self.next += self.model.interval;
     }
 

@@ -145,6 +145,23 @@ fn an_interferer_is_there_after_a_long_silence() {
     assert!((share - 4.0 / 12.0).abs() < 0.015, "{share}");
 }
 
+#[test]
+fn an_interferer_that_cannot_keep_up_sends_one_frame_after_the_other() {
+    let air_time = Duration::from_micros(1_200);
+    let phy = Phy::default();
+    // What is judged: often, so that one of its frames is between two, and rarely.
+    for (interval, spacing) in [(1_000, 5_000), (1_250, 5_000), (1_000, 200), (1_250, 50_000)] {
+        let interval = Duration::from_micros(interval);
+        let model = LossModel::Interferer(Box::new(Interferer { interval, air_time, phy }));
+        let instant = Exposed { length: Duration::ZERO, plcp: Duration::ZERO, ..FRAME };
+        let fates = fates(&model, 100_000, Duration::from_micros(spacing) + AIR / 97, instant);
+        let lost = fates.iter().filter(|fate| **fate != Fate::Ok).count() as f64 / 100_000.0;
+        let gap = phy.difs() + phy.slot().mul_f64(f64::from(phy.contention_window().0) / 2.0);
+        let share = air_time.as_secs_f64() / (air_time + gap).as_secs_f64();
+        assert!((lost - share).abs() < 0.01, "{lost} of {share}, every {interval:?}");
+    }
+}
+
 fn drift(burst: Option<Burst>) -> Drift {
     Drift {
         loss: 0.2,

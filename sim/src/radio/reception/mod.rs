@@ -394,11 +394,12 @@ impl Chip {
         }
     }
 
-    /// Counts a frame that another signal destroyed, for its link if it could have been decoded.
+    /// Counts a frame that another signal destroyed, for its link if it could have been decoded and
+    /// is no answer: the air time of answers is counted apart.
     fn on_collided(&mut self, air: &mut Air, (tx, link): (TxId, Option<u32>), length: Duration) {
         self.stats.air_collided += length;
         if let Some(link) = link
-            && air.transmission(tx).to() == Some(self.node)
+            && air.transmission(tx).is_asked_of(self.node)
             && air.links.get(link).is_addressed
         {
             air.links.get_mut(link).collided += length;

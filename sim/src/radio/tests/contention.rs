@@ -118,3 +118,18 @@ fn a_window_grows_where_frames_for_others_are_heard() {
     assert!(stats.overheard > 1000 && stats.received == 0);
     close(stats.backoff_slots as f64 / stats.failures as f64, 1516.5, 0.05);
 }
+
+#[test]
+fn an_answer_that_collides_is_not_charged_to_the_data_of_who_answers() {
+    // The third is heard by the first alone, and hears nobody.
+    let links = vec![link(0, 1, us(3)), link(1, 0, us(3)), link(2, 0, us(3))];
+    let mut medium = medium(MediumConfig::new((1..=3).map(chip).collect(), links));
+    medium.handle_frame(at(1000), 0, frame(1, Some(2), 1500, TxOptions::default()));
+    let air = chip(1).phy.air_time(24 + 8 + 1500 + 4, Bitrate::from_100kbps(110));
+    medium.handle_frame(at(1020) + air, 2, frame(2, None, 1500, no_ack()));
+    run_out(&mut medium);
+    assert_eq!(medium.stats(1).received, 1, "the data arrives each time that it is sent");
+    assert!(medium.stats(0).air_collided > Duration::ZERO, "and what answers it is lost once");
+    let back = medium.links_air().find(|link| link.from.0 == NodeId(2));
+    assert!(back.is_none_or(|link| link.collided.is_zero()), "{back:?}");
+}

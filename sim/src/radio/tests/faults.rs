@@ -52,6 +52,40 @@ fn a_link_that_is_cut_loses_the_frame_on_its_way_and_all_after_it() {
 }
 
 #[test]
+fn nodes_whose_links_are_cut_do_not_hear_each_other_over_links_that_come_to_be() {
+    let mut medium = medium(MediumConfig::new(vec![chip(1), chip(2)], vec![link(0, 1, us(3))]));
+    let heard = |medium: &mut Medium, begin: u64| {
+        for radio in 0..2 {
+            let other = Some(2 - radio as u16);
+            medium.handle_frame(
+                at(begin + 5_000 * radio),
+                radio as usize,
+                frame(1, other, 100, no_ack()),
+            );
+        }
+        receptions(&run_out(medium)).len()
+    };
+    medium.set_linked(at(0), [NodeId(2), NodeId(1)], false);
+    medium.set_links(at(0), 1, &[link(1, 0, us(3))]);
+    assert_eq!(heard(&mut medium, 1_000), 0);
+    medium.set_linked(at(20_000), [NodeId(1), NodeId(2)], true);
+    assert_eq!(heard(&mut medium, 30_000), 2);
+}
+
+#[test]
+fn what_nobody_hears_leaves_no_place_taken_when_it_is_cut_off() {
+    let mut medium = medium(MediumConfig::new(vec![chip(1)], vec![]));
+    for turn in 0..10 {
+        let begin = 10_000 * turn;
+        medium.handle_frame(at(begin), 0, frame(turn, None, 1500, no_ack()));
+        medium.set_radio_up(at(begin + 500), 0, false);
+        medium.set_radio_up(at(begin + 5_000), 0, true);
+        run_out(&mut medium);
+    }
+    assert_eq!(medium.places_on_air(), 1);
+}
+
+#[test]
 fn what_is_left_of_an_overlap_when_one_of_the_frames_is_cut_off_still_occupies_the_receiver() {
     // When the second frame begins, its length, and which of the two frames is cut off; the first
     // takes 1.2 ms. The one that was cut off would always have ended last.
