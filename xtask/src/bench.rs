@@ -73,13 +73,15 @@ fn simulator(farhop: &Path, scenario: &Path, runs: usize) -> Result<Row> {
 
 fn lab(farhop: &Path, scenario: &Path) -> Result<Vec<Row>> {
     let report = report(farhop, "lab", scenario)?;
+    ensure!(report["lateness"]["late"] == false, "the lab was late: nothing is measured");
     let seconds = report["simulated_s"].as_f64().context("no length of the run")?;
     let processes = report["lateness"]["processes"].as_array().context("no processes")?;
     let sum: f64 = processes.iter().filter_map(|process| process["cpu_s"].as_f64()).sum();
     let daemons = processes.iter().filter(|process| process["name"] != "air");
     let memory = daemons.filter_map(|process| process["memory_kb"].as_f64()).fold(0.0, f64::max);
     let cores = sum / seconds;
-    let megabytes = memory / 1000.0;
+    // In KiB, as the kernel counts.
+    let megabytes = memory * 1.024e-3;
     ensure!(cores > 0.0 && megabytes > 0.0, "the lab does not say what its processes used");
     Ok(vec![
         Row {

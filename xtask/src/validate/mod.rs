@@ -9,7 +9,7 @@
 //! | [`distance`] | stop-and-wait over kilometres, in closed form |
 //! | [`edca`] | a fixed point with contention zones (Robinson and Randhawa 2004) |
 //! | [`ht`] | air time of 802.11n and ac, worked out by hand |
-//! | [`hop`] | TCP of the kernel over the same air |
+//! | [`hop`] | `farhop send` with `curl` over TCP of the kernel, over the same air |
 //! | [`harq`] | Table I of the LL-HARQ paper; LL-ARQ in closed form |
 //! | [`kernel`] | TCP of the kernel, over the lab's emulated air |
 //! | [`security`] | the same without keys, the same with noise in place of an attack |

@@ -77,8 +77,9 @@ impl Tolerance {
         match self {
             Self::Relative(share) => (ours - reference).abs() <= share * reference.abs(),
             Self::Absolute(most) => (ours - reference).abs() <= most,
-            Self::AtLeast => ours >= reference,
-            Self::AtMost => ours <= reference,
+            // What was divided by nothing is no measurement.
+            Self::AtLeast => ours.is_finite() && ours >= reference,
+            Self::AtMost => ours.is_finite() && ours <= reference,
             Self::Between(low, high) => (low..=high).contains(&ours),
         }
     }
