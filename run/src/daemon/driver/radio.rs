@@ -11,7 +11,7 @@ use farhop_proto::base::{
 use super::Source;
 use crate::device::{Device, unsent};
 
-/// Most frames of one radio that wait for their `not_before`.
+/// Most frames of one radio that wait for their `not_before`, or for room in the device.
 const HELD: usize = 8;
 
 /// A device, and what waits for it.
