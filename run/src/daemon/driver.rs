@@ -84,8 +84,9 @@ pub struct Driver {
     /// Events on their way up; a field so that its memory is reused.
     up: Vec<FrameUp>,
     due: Option<Instant>,
-    /// When the loop first waited: timers that were due before that do not count as late.
-    begun: Option<Instant>,
+    /// When the last turn began; `None` before the first. A timer that it set for a moment before
+    /// that, as something else no longer holds it back, does not count as late.
+    turned: Option<Instant>,
     is_cut: bool,
     wakeups: Wakeups,
     upsets: Upsets,
@@ -123,7 +124,7 @@ impl Driver {
             no_blocks: None,
             up: Vec::new(),
             due: None,
-            begun: None,
+            turned: None,
             is_cut: false,
             wakeups: Wakeups::build(guard),
             upsets: Upsets::default(),
@@ -169,8 +170,8 @@ impl Driver {
     /// Fails if the system has no memory left.
     pub fn wait(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
         let now = self.clock.now();
-        let begun = *self.begun.get_or_insert(now);
-        self.due = self.poll_timeout().map(|due| due.max(begun));
+        let turned = *self.turned.get_or_insert(now);
+        self.due = self.poll_timeout().map(|due| due.max(turned));
         let timeout = match self.due {
             _ if self.is_cut => Some(Duration::ZERO),
             due => due.map(|due| due.since(now)),
@@ -233,6 +234,7 @@ impl Driver {
     pub fn turn(&mut self) -> io::Result<()> {
         self.stats.turns += 1;
         let now = self.clock.now();
+        self.turned = Some(now);
         if let Some(due) = self.due.take().filter(|due| *due <= now) {
             self.wakeups.on_timer(due, now);
             self.upsets.on_timer(due, now);

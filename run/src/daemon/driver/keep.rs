@@ -86,7 +86,7 @@ impl Driver {
             Ok(exchange) => {
                 (self.exchange, self.no_blocks) = (Some(exchange), None);
                 // Timers of the exchange that are due since the clock began do not count as late.
-                self.begun = None;
+                self.turned = None;
                 return Ok(());
             }
             Err(error) => error,
