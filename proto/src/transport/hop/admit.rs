@@ -74,7 +74,8 @@ impl Hop {
         if self.blocks.get(&id).is_some_and(|block| !block.shape.is_same(&shape)) {
             self.counters.contradictions += 1;
             // The source restarted and uses the number again. What was acknowledged stays.
-            let is_stuck = |block: &Block| block.is_open() && block.is_complete();
+            let is_stuck =
+                |block: &Block| block.end == End::Given || (block.is_open() && block.is_complete());
             if self.blocks.get(&id).is_some_and(is_stuck) {
                 return;
             }
@@ -363,6 +364,11 @@ impl Hop {
     fn answer(&mut self, asks: Waiting) {
         let Waiting { block, via: to, round, shape, .. } = asks;
         self.queue(Message::Answer { block, to, round, shape });
+    }
+
+    /// A block is over: whoever waits to send it no longer needs to.
+    pub(super) fn stop_waiting(&mut self, id: BlockId, crc: u32) {
+        self.waiting.retain(|asks| asks.block != id || asks.shape.crc != crc);
     }
 
     fn wait(&mut self, asks: Waiting) {

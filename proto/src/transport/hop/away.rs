@@ -1,5 +1,6 @@
-//! Neighbours that are away, over links with slots. Such a link keeps its frames for a neighbour
-//! that is gone until that one is back. They must not take the places of frames for others.
+//! Neighbours that are away. A link with slots keeps its frames for a neighbour that is gone until
+//! that one is back, and every link keeps those for a neighbour with which it has no keys yet. They
+//! must not take the places of frames for others.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ struct Frames {
 }
 
 impl Away {
-    /// The link, whose cycles take this long, has one more frame.
+    /// The link, whose cycles take this long if it has any, has one more frame.
     pub(super) fn on_frame(&mut self, now: Instant, to: (RadioId, NodeId), cycle: Duration) {
         let patience = PATIENCE.max(cycle * CYCLES);
         let new = Frames { count: 0, since: now, patience, is_away: false };

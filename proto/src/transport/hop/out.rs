@@ -14,8 +14,6 @@ use crate::wire::udp;
 
 /// Most messages that may wait to be sent; others are dropped, and asked for again.
 const MESSAGES: usize = 1_024;
-/// So many of them are looked at for one that may be sent.
-const LOOKED_AT: usize = 64;
 /// Turns of frames that the radio may hold.
 const TURNS_IN_RADIO: u32 = 2;
 /// How often the destination's acknowledgement is sent again to a hop that does not take it: for as
@@ -245,18 +243,35 @@ impl Hop {
     /// lost. One neighbour that is gone has at most one message on its way, so that a link that
     /// keeps them has room for those to others.
     fn next_message(&mut self, below: &RoomBelow<'_>) -> Option<Message> {
-        let is_on_its_way = |to: NodeId| {
-            let mut sent = self.in_radio.values();
-            sent.any(|sent| matches!(sent, InRadio::Message(_, other) if *other == to))
-        };
+        let mut closed: Vec<NodeId> = Vec::new();
         let may_go = |message: &Message| {
             let Some(to) = self.addressee(*message) else { return true };
+            if closed.contains(&to) {
+                return false;
+            }
             let lane = Lane { flow: CONTROL_FLOW, to: Some(to), ..Lane::default() };
-            let is_enough = self.is_gone(to) && is_on_its_way(to);
-            !is_enough && !below(lane).is_none()
+            let is_enough = self.is_gone(to) && self.is_on_its_way(to);
+            let may_go = !is_enough && !below(lane).is_none();
+            if !may_go {
+                closed.push(to);
+            }
+            may_go
         };
-        let at = self.messages.iter().take(LOOKED_AT).position(may_go)?;
+        let at = self.messages.iter().position(may_go)?;
         self.messages.remove(at)
+    }
+
+    /// Whether the radio has a message to a neighbour.
+    fn is_on_its_way(&self, to: NodeId) -> bool {
+        let mut sent = self.in_radio.values();
+        sent.any(|sent| matches!(sent, InRadio::Message(_, other) if *other == to))
+    }
+
+    /// Whether a message to a neighbour that is gone waits or is on its way. Others would fill the
+    /// queue, and each is repeated in any case.
+    pub(super) fn is_tried(&self, to: NodeId) -> bool {
+        let waits = || self.messages.iter().any(|message| self.addressee(*message) == Some(to));
+        self.is_gone(to) && (self.is_on_its_way(to) || waits())
     }
 
     /// The neighbour that a message goes to; `None` if the message is no longer useful.
@@ -315,9 +330,7 @@ impl Hop {
         let is_late = shape.is_small() && transfer.round > 1;
         let to = transfer.via;
         self.outlets.entry(radio).or_default().frames += 1;
-        if let Some(cycle) = self.below.cycle {
-            self.away.on_frame(now, (radio, to), cycle);
-        }
+        self.away.on_frame(now, (radio, to), self.below.cycle.unwrap_or_default());
         self.counters.frames_sent += 1;
         self.on_path_frame(now, to);
         // A small block that did not come at once is acknowledged by the link, as messages are: it

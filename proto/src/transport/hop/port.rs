@@ -50,6 +50,8 @@ pub struct HopPort {
     is_refused: bool,
     next: u32,
     up: VecDeque<MessageUp>,
+    /// Blocks that have arrived.
+    arrived: u32,
     sent_bytes: u64,
     acked_bytes: u64,
     delivered_bytes: u64,
@@ -72,6 +74,7 @@ impl HopPort {
             is_closed: false,
             is_refused: false,
             next: 0,
+            arrived: 0,
             up: VecDeque::from([MessageUp::Connected(id)]),
             sent_bytes: 0,
             acked_bytes: 0,
@@ -129,7 +132,9 @@ impl HopPort {
             return;
         }
         self.acked_bytes += u64::from(arrived.bytes);
-        if self.is_closed && self.ready.is_none() && self.acked_bytes == self.sent_bytes {
+        self.arrived += 1;
+        // The last block may be empty, so bytes do not tell.
+        if self.is_closed && self.ready.is_none() && self.arrived == self.next {
             self.up.push_back(MessageUp::Finished(self.id));
         }
     }
@@ -228,4 +233,39 @@ impl Transport for HopPort {
 /// The key of a flow, whose number at its source is the port of that end.
 pub fn key_of(source: NodeId, socket: SocketAddrV4) -> FlowKey {
     FlowKey { source, local: socket.port().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_finished_once_and_only_when_its_last_block_has_arrived_though_that_is_empty() {
+        let key = FlowKey { source: NodeId(1), local: 1 };
+        let mut port =
+            HopPort::build(&HopConfig::default(), FlowId(0), Role::Source, key, NodeId(2));
+        let mut arrived = Vec::new();
+        let mut cx = Cx::new(Instant::ZERO);
+        let message = |payload: &'static [u8], finish| {
+            let payload = Bytes::from_static(payload);
+            Message { flow: FlowId(0), payload, finish }
+        };
+        port.handle_tx(&mut cx, message(b"all of it", false));
+        let mut cx = Cx::new(Instant::ZERO + BATCH);
+        port.handle_timeout(&mut cx);
+        for is_last in [false, true] {
+            let (id, _, last, frames) = port.poll_block().expect("a block");
+            assert_eq!(last, is_last);
+            let bytes = frames.iter().map(Bytes::len).sum::<usize>() as u32;
+            arrived.push(Arrived { id, bytes, refusal: None });
+            port.handle_tx(&mut cx, message(b"", true));
+        }
+        let mut finished = 0;
+        for (count, one) in arrived.into_iter().enumerate() {
+            port.handle_arrived(one);
+            let events = std::iter::from_fn(|| port.poll_rx(&mut cx));
+            finished += events.filter(|up| matches!(up, MessageUp::Finished(_))).count();
+            assert_eq!(finished, count);
+        }
+    }
 }

@@ -187,6 +187,8 @@ impl Hop {
         }
         let is_complete = block.is_complete();
         self.counters.frames_received += 1;
+        let reception = self.receptions.values_mut().find(|one| one.has(id));
+        reception.into_iter().for_each(|one| one.on_progress(now));
         if is_large {
             self.on_large_frame(now, header.via, id);
         }
@@ -289,6 +291,7 @@ impl Hop {
     fn settle_given(&mut self, now: Instant, id: BlockId, refusal: Option<Refusal>) {
         let Some(block) = self.remove(id) else { return };
         let shape = block.shape;
+        self.stop_waiting(id, shape.crc);
         if let Some((to, round)) = block.asked {
             self.queue(Message::Answer { block: id, to, round, shape });
         }
@@ -324,6 +327,7 @@ impl Hop {
     /// The destination has accepted a block, or refuses its flow.
     fn on_arrived(&mut self, now: Instant, id: BlockId, shape: Shape, refusal: Option<Refusal>) {
         let is_ours = id.flow.source == self.node;
+        self.stop_waiting(id, shape.crc);
         let Some(block) = self.blocks.get(&id) else {
             self.counters.unknown += u64::from(is_ours);
             return if !is_ours {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Hop;
-use super::admit::Waiting;
+use super::admit::{SILENT, Waiting};
 use super::out::Message;
 use crate::base::{Duration, Instant, NodeId};
 use crate::wire::hop::BlockId;
@@ -24,6 +24,8 @@ pub(super) struct Reception {
     /// that it takes part in the choice: it could not ask before.
     blocks: BTreeMap<BlockId, Answered>,
     heard: Instant,
+    /// When a frame that was not here came last, or a block was taken.
+    advanced: Instant,
 }
 
 /// Answers for a block under way that the link does not acknowledge, so that nobody repeats a lost
@@ -38,7 +40,7 @@ struct Answered {
 
 impl Reception {
     pub(super) fn of(via: NodeId, now: Instant) -> Self {
-        Self { via, blocks: BTreeMap::new(), heard: now }
+        Self { via, blocks: BTreeMap::new(), heard: now, advanced: now }
     }
 
     /// Whether the neighbour has a moment to ask for its next block.
@@ -53,6 +55,9 @@ impl Reception {
     /// The neighbour asks for a block.
     pub(super) fn on_request(&mut self, now: Instant, block: BlockId) {
         self.heard = now;
+        if !self.has(block) {
+            self.advanced = now;
+        }
         self.blocks.entry(block).or_default().again = None;
     }
 
@@ -63,9 +68,18 @@ impl Reception {
         Some(now.since(answered?.first?))
     }
 
-    /// When the neighbour will have been silent for too long.
+    /// A frame that was not here has come.
+    pub(super) fn on_progress(&mut self, now: Instant) {
+        self.advanced = now;
+    }
+
+    /// When the neighbour will have been silent for too long, or have asked in vain: it must not
+    /// keep others waiting by requests alone.
     pub(super) fn deadline(&self) -> Instant {
-        self.heard + if self.blocks.is_empty() { NEXT } else { HOLD }
+        match self.blocks.is_empty() {
+            true => self.heard + NEXT,
+            false => (self.heard + HOLD).min(self.advanced + SILENT),
+        }
     }
 
     /// When something is to be done.

@@ -163,12 +163,16 @@ impl Hop {
         if is_virtual && !self.begin_asking(now, id) {
             return;
         }
+        // The frames of a small block follow its request, which is not answered in the first round;
+        // but those for a neighbour that is gone would wait in the radio.
+        let is_small = shape.is_small() && !is_virtual;
+        let is_at_once = is_small && !self.is_gone(via);
         let Some(block) = self.blocks.get_mut(&id) else { return };
         let frames = block.shape.frames;
         block.used = now;
         block.transfer = Some(Transfer {
             via,
-            round: 1,
+            round: if is_small && !is_at_once { 2 } else { 1 },
             theirs: Bits::none(frames),
             sent: Bits::none(frames),
             cursor: 0,
@@ -181,8 +185,7 @@ impl Hop {
             credit: 0.0,
         });
         self.ask(now, id);
-        let block = self.blocks.get_mut(&id).expect("it was there");
-        if block.transfer.is_some() && block.shape.is_small() && !is_virtual {
+        if is_at_once && self.blocks.get(&id).is_some_and(|block| block.transfer.is_some()) {
             self.begin_sending(now, id);
         }
     }
@@ -222,7 +225,9 @@ impl Hop {
         let via = transfer.via;
         transfer.phase = Phase::Asked { first, since: now, due: now + wait, tries };
         self.ask_by_turns(now, id, via);
-        self.queue(Message::Request { block: id });
+        if !self.is_tried(via) {
+            self.queue(Message::Request { block: id });
+        }
     }
 
     /// Asks again, unless the rest of the block no longer comes.
@@ -231,6 +236,8 @@ impl Hop {
         if !block.is_complete() && block.used + SILENT <= now {
             (block.transfer, block.goes_around) = (None, false);
             self.end_asking(id);
+            // Another block of its flow may have waited for it.
+            self.forward(now, id.flow);
         } else {
             self.ask(now, id);
         }
@@ -392,7 +399,8 @@ impl Hop {
     pub(super) fn end_round(&mut self, now: Instant, id: BlockId) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         if let Some(transfer) = &mut block.transfer {
-            transfer.round = transfer.round.wrapping_add(1);
+            // A request in round 0 or 1 for a small block is not answered.
+            transfer.round = transfer.round.checked_add(1).unwrap_or(2);
             let (shape, via, round) = (block.shape, transfer.via, transfer.round);
             self.on_another_round(via, &shape, round);
             self.ask(now, id);

@@ -49,7 +49,7 @@ impl Hop {
     /// Frames of blocks that the radios of an air have.
     pub(super) fn frames_on(&self, air: usize) -> u32 {
         let on_air = self.outlets.iter().filter(|(radio, _)| self.air_of(**radio) == Some(air));
-        on_air.map(|(_, outlet)| outlet.frames).sum()
+        on_air.map(|(radio, outlet)| outlet.frames - self.away.frames(*radio)).sum()
     }
 
     /// The neighbour whose turn it is on a radio.

@@ -240,3 +240,37 @@ fn a_relay_lets_go_of_what_came_before_the_first_block_of_a_flow_that_is_refused
     assert_eq!(row.arrived.first().map(|one| one.refusal), Some(Some(Refusal::Unwanted)));
     assert_eq!(row.count(2, "blocks_held"), 0, "nobody asks for it any more");
 }
+
+#[test]
+fn a_block_that_its_application_has_not_accepted_yet_is_not_replaced_by_another() {
+    let mut row = two();
+    assert!(row.send(flow(1), 2, &[100], MINUTE));
+    row.is_slow = true;
+    row.push(flow(1), 1, 2, 900, true);
+    let end = row.now + Duration::from_secs(1);
+    row.run_until(end);
+    assert_eq!(row.delivered.len(), 2);
+    let id = BlockId { flow: flow(1), number: 1 };
+    says(&mut row, &header(id, 5), &request(77, 7_000));
+    row.hop(2).accept(end, id);
+    row.run_until(end + Duration::from_secs(1));
+    assert_eq!(row.arrived.len(), 2, "its source hears of it");
+}
+
+#[test]
+fn who_asks_again_and_again_and_sends_nothing_holds_up_others_for_seconds_only() {
+    let mut row = Row::new(3, small_config(), Harm::default(), 1);
+    let id = BlockId { flow: FlowKey { source: NodeId(9), local: 1 }, number: 0 };
+    let ask = |row: &mut Row| says(row, &header(id, 10), &request(77, 14_000));
+    ask(&mut row);
+    let from_3 = FlowKey { source: NodeId(3), local: 1 };
+    row.push(from_3, 0, 2, 14_000, true);
+    let mut end = row.now;
+    for _ in 0..25 {
+        end += Duration::from_millis(400);
+        row.run_until(end);
+        ask(&mut row);
+    }
+    let arrived: Vec<FlowKey> = row.arrived.iter().map(|arrived| arrived.id.flow).collect();
+    assert_eq!(arrived, [from_3]);
+}

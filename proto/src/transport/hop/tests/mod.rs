@@ -1,5 +1,6 @@
 //! Machines over an air that loses, repeats and reorders.
 
+mod absent;
 mod bad_input;
 mod call;
 mod chain;
@@ -73,6 +74,8 @@ struct Row {
     messages: usize,
     /// A node that hears nothing.
     deaf: Option<NodeId>,
+    /// A node for which links keep all, and tell nothing of it.
+    kept_for: Option<NodeId>,
     /// Two neighbours that do not hear each other.
     cut: Option<[NodeId; 2]>,
     /// Until when the bottleneck from and to a node is busy.
@@ -126,6 +129,7 @@ impl Row {
             acknowledged: 0,
             messages: 0,
             deaf: None,
+            kept_for: None,
             cut: None,
             busy: BTreeMap::new(),
             drowned: 0,
@@ -295,6 +299,9 @@ impl Row {
             }
             return;
         };
+        if self.kept_for == Some(to) {
+            return;
+        }
         let is_acknowledged = datagram.options.ack == AckPolicy::Normal;
         self.acknowledged += usize::from(is_acknowledged && datagram.flow == FlowId(DATA_PORT));
         self.messages += usize::from(datagram.flow != FlowId(DATA_PORT));
