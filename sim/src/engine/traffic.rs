@@ -281,10 +281,12 @@ impl Flow<'_> {
 
     /// Measured payload over the time that it took, in Mb/s. The time ends with the last byte of a
     /// transfer of known length that completed, otherwise when the flow stopped. A transfer that
-    /// was complete before measuring began is measured from its start.
+    /// was complete before measuring began is measured from its start, and so is one that is
+    /// delivered all at once.
     pub(super) fn goodput_mbps(&self, end: Instant) -> f64 {
         let until = self.app.completed().unwrap_or(self.stop).min(self.stop).min(end);
-        let (from, before) = match until <= self.measure_from {
+        let is_whole = self.app.delivers_at_once() && self.app.completed().is_some();
+        let (from, before) = match until <= self.measure_from || is_whole {
             true => (self.start, 0),
             false => (self.measure_from, self.before),
         };

@@ -46,6 +46,32 @@ fn what_has_no_end_flows_until_it_is_stopped() {
 }
 
 #[test]
+fn a_file_that_is_stopped_stops() {
+    let flow = one(30, "to = \"d\"\nbytes = 100000000\nstop_s = 10");
+    assert!(flow.over_time_mbps[..100].iter().sum::<f64>() > 0.0);
+    let late: f64 = flow.over_time_mbps[200..].iter().sum();
+    assert_eq!(late, 0.0, "the relays have passed on what they had");
+}
+
+#[test]
+fn a_stream_goes_on_once_a_relay_is_back_that_was_down_for_longer_than_tcp_waits() {
+    let fault = "fault = [{ node = \"c\", from_s = 0, to_s = 200 }]";
+    let text = relayed("to = \"d\"\nbytes = 100000");
+    let flow = over_three_hops(400, fault, &text).flows.remove(0);
+    let took = flow.completed_s.expect("it came whole");
+    assert!(took > 200.0, "{took}");
+}
+
+#[test]
+fn a_bundle_that_comes_while_all_is_measured_took_as_long_as_it_did() {
+    let text = relayed("to = \"b\"\nbytes = 1000000\nrelay = { mode = \"bundle\" }");
+    let flow = over_three_hops(30, "measure_from_s = 1.0", &text).flows.remove(0);
+    let took = flow.completed_s.expect("it came whole");
+    assert!(took > 1.2, "{took}");
+    assert!((flow.goodput_mbps - 8.0 / took).abs() < 0.01, "{}", flow.goodput_mbps);
+}
+
+#[test]
 fn a_bundle_goes_on_only_when_all_of_it_is_there() {
     let took = |to: &str| {
         let relay = "relay = { mode = \"bundle\" }";

@@ -1,7 +1,7 @@
 //! Checks of the application and the transport of a flow.
 
 use super::super::plan::Topology;
-use super::super::scenario::{Congestion, FlowConfig, FlowKind, Scenario, TcpSettings};
+use super::super::scenario::{Congestion, FlowConfig, FlowKind, Scenario};
 use super::Found;
 
 /// Checks everything that does not depend on other parts of the scenario.
@@ -24,7 +24,7 @@ pub(super) fn check_flow_kind(found: &mut Found, path: &str, flow: &FlowConfig) 
         found.number(format!("{path}.dscp"), dscp.into(), 0.0..=63.0, "a code point (DSCP)");
     }
     check_keys(found, path, flow);
-    check_tcp(found, &format!("{path}.tcp"), &flow.tcp);
+    check_tcp(found, &format!("{path}.tcp"), flow);
     check_applications(found, path, flow);
 }
 
@@ -120,7 +120,8 @@ fn check_keys(found: &mut Found, path: &str, flow: &FlowConfig) {
     }
 }
 
-fn check_tcp(found: &mut Found, path: &str, tcp: &TcpSettings) {
+fn check_tcp(found: &mut Found, path: &str, flow: &FlowConfig) {
+    let tcp = &flow.tcp;
     let checks = [
         (
             "segment_bytes",
@@ -156,7 +157,8 @@ fn check_tcp(found: &mut Found, path: &str, tcp: &TcpSettings) {
             found.number(format!("{path}.{key}"), value, range, what);
         }
     }
-    if tcp.timestamps != Some(false) && tcp.segment_bytes.is_some_and(|bytes| bytes > 1_448) {
+    let has_timestamps = tcp.config(flow.congestion).timestamps;
+    if has_timestamps && tcp.segment_bytes.is_some_and(|bytes| bytes > 1_448) {
         let message = "with timestamps the packet would be longer than 1,500 bytes";
         found.add(format!("{path}.segment_bytes"), message, "at most 1448, or timestamps = false");
     }
@@ -188,7 +190,7 @@ fn check_applications(found: &mut Found, path: &str, flow: &FlowConfig) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::scenario::{OnOffConfig, WebConfig};
+    use super::super::super::scenario::{OnOffConfig, TcpSettings, WebConfig};
     use super::*;
 
     fn paths(flow: &FlowConfig) -> Vec<String> {

@@ -127,6 +127,9 @@ impl TcpSettings {
         }
         config.ecn = self.ecn.unwrap_or(config.ecn);
         config.sack = self.sack.unwrap_or(config.sack);
+        if self.sack == Some(true) && config.recovery == Recovery::NewReno {
+            config.recovery = Recovery::Rfc6675;
+        }
         config.initial_window = self.initial_window.unwrap_or(config.initial_window);
         config.max_window = self.max_window.unwrap_or(config.max_window);
         config.min_rto = self.min_rto_ms.map_or(config.min_rto, millis);
@@ -152,7 +155,7 @@ impl TcpSettings {
         };
         match congestion {
             Congestion::Newreno => config.sack = false,
-            Congestion::RenoRfc6675 => config.recovery = Recovery::Rfc6675,
+            Congestion::RenoRfc6675 => (config.recovery, config.sack) = (Recovery::Rfc6675, true),
             _ => {}
         }
         if let Some(timestamps) = self.timestamps {

@@ -66,12 +66,21 @@ impl Westwood {
     fn filter(&mut self, sample: u64) {
         let smooth = |before: u64, new: u64| (7 * before + new) / 8;
         self.estimates = Some(match self.estimates {
-            None => (sample, sample),
+            // As in Linux, the first sample that counts anything fills the filter.
+            None | Some((0, 0)) => (sample, sample),
             Some((first, second)) => {
                 let first = smooth(first, sample);
                 (first, smooth(second, first))
             }
         });
+    }
+
+    fn on_round_trip(&mut self, rtt: Option<Duration>) {
+        if let Some(rtt) = rtt {
+            self.rtt = rtt;
+            self.least_rtt = if self.renew_least { rtt } else { self.least_rtt.min(rtt) };
+            self.renew_least = false;
+        }
     }
 
     /// Bandwidth estimate, in bytes a second.
@@ -85,8 +94,7 @@ impl Controller for Westwood {
         let Some(begin) = self.begin else {
             // The first acknowledgement begins the first sample.
             (self.begin, self.una) = (Some(sample.now), sample.una);
-            self.rtt = sample.rtt.unwrap_or(self.rtt);
-            return;
+            return self.on_round_trip(sample.rtt);
         };
         let span = sample.now.since(begin);
         if span > self.rtt.max(LEAST_SPAN) {
@@ -94,11 +102,7 @@ impl Controller for Westwood {
             (self.begin, self.bytes) = (Some(sample.now), 0);
         }
         self.bytes += self.acked_bytes(sample.una, sample.mss.into());
-        if let Some(rtt) = sample.rtt {
-            self.rtt = rtt;
-            self.least_rtt = if self.renew_least { rtt } else { self.least_rtt.min(rtt) };
-            self.renew_least = false;
-        }
+        self.on_round_trip(sample.rtt);
     }
 
     fn threshold(&mut self, _basis: u32, mss: u32) -> u32 {
@@ -164,6 +168,25 @@ mod tests {
             [10_000, 10_000, 10_000, 20_000, 21_000].map(|una| westwood.acked_bytes(una, 1_000));
         assert_eq!(counted, [1_000, 1_000, 1_000, 7_000, 1_000]);
         assert_eq!(westwood.accounted, 0);
+    }
+
+    #[test]
+    fn a_sample_of_nothing_does_not_begin_the_estimate() {
+        let mut westwood = Westwood::default();
+        feed(&mut westwood, 0, 1_000, 100);
+        // The next acknowledgement comes a round trip later: until then nothing was counted.
+        feed(&mut westwood, 105, 3_000, 100);
+        feed(&mut westwood, 210, 23_000, 100);
+        assert_eq!(westwood.bandwidth(), 2_000 * 1_000_000 / 105_000);
+    }
+
+    #[test]
+    fn the_first_round_trip_counts_as_the_least_one() {
+        let mut westwood = Westwood::default();
+        feed(&mut westwood, 0, 1_000, 40);
+        assert_eq!(westwood.least_rtt, Duration::from_millis(40));
+        feed(&mut westwood, 1, 2_000, 60);
+        assert_eq!(westwood.least_rtt, Duration::from_millis(40));
     }
 
     #[test]

@@ -17,9 +17,8 @@ use self::source::Source;
 use super::tcp::FlowEnd;
 use super::{Transport, TransportStatus};
 use crate::base::{
-    Bitrate, Cx, Datagram, DatagramUp, Datagrams, Destination, DropCause, Duration, FlowId,
-    Instant, Lane, Layer, Message, MessageUp, Messages, Overflow, Room, RoomBelow, TxOptions,
-    UnitIds, named,
+    Bitrate, Cx, Datagram, DatagramUp, Datagrams, Destination, Duration, FlowId, Instant, Lane,
+    Layer, Message, MessageUp, Messages, Overflow, Room, RoomBelow, TxOptions, UnitIds, named,
 };
 use crate::wire::{ip, udp};
 
@@ -101,7 +100,7 @@ impl Udp {
     /// Reads something of each part, so that it is in the cache.
     pub(crate) fn fetch(&self) -> u64 {
         let role = match &self.role {
-            Role::Source(source) => source.dropped_below ^ source.left,
+            Role::Source(source) => source.left,
             Role::Sink(sink) => sink.received ^ sink.seen.last().map_or(0, |word| *word),
         };
         role ^ self.malformed ^ u64::from(self.end.local.port())
@@ -321,11 +320,6 @@ impl Layer for Udp {
     fn handle_rx(&mut self, cx: &mut Cx<'_>, event: DatagramUp) {
         match event {
             DatagramUp::Received { payload, .. } => self.on_received(cx.now, &payload),
-            DatagramUp::Dropped { cause: DropCause::QueueFull | DropCause::Early, .. } => {
-                if let Role::Source(source) = &mut self.role {
-                    source.dropped_below += 1;
-                }
-            }
             DatagramUp::Done(_)
             | DatagramUp::Dropped { .. }
             | DatagramUp::Drowned(_)
@@ -432,11 +426,8 @@ impl Transport for Udp {
         match &self.role {
             Role::Source(source) => {
                 status.sent_bytes = source.sent_bytes + source.overflows * source.size as u64;
-                status.counters = named([
-                    ("segments", source.sent),
-                    ("overflows", source.overflows),
-                    ("dropped_below", source.dropped_below),
-                ]);
+                status.counters =
+                    named([("segments", source.sent), ("overflows", source.overflows)]);
             }
             Role::Sink(sink) => {
                 status.delivered_bytes = sink.received_bytes;

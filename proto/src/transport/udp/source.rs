@@ -37,7 +37,6 @@ pub(super) struct Source {
     pub(super) sent_bytes: u64,
     pub(super) sent: u64,
     pub(super) overflows: u64,
-    pub(super) dropped_below: u64,
 }
 
 impl Source {
@@ -58,7 +57,6 @@ impl Source {
             sent_bytes: 0,
             sent: 0,
             overflows: 0,
-            dropped_below: 0,
         }
     }
 

@@ -51,6 +51,10 @@ pub(super) trait App {
     fn stop(&mut self, net: &mut Net<'_>);
     /// Payload bytes that the receiving application got.
     fn delivered(&self, nodes: &[Node]) -> u64;
+    /// Whether nothing of a transfer counts as delivered before all of it is.
+    fn delivers_at_once(&self) -> bool {
+        false
+    }
     /// When the last byte of a transfer of known length arrived.
     fn completed(&self) -> Option<Instant> {
         None

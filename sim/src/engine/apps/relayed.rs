@@ -65,6 +65,8 @@ pub(super) struct Relayed {
     /// When everything that relays have received is stored.
     stored: Instant,
     is_stopped: bool,
+    /// A connection of a stream has failed: nothing more gets through.
+    is_broken: bool,
     delivered: u64,
     completed: Option<Instant>,
 }
@@ -84,6 +86,7 @@ impl Relayed {
             next: None,
             stored: Instant::ZERO,
             is_stopped: false,
+            is_broken: false,
             delivered: 0,
             completed: None,
         }
@@ -179,7 +182,7 @@ impl Relayed {
         let all = self.whole().unwrap_or(u64::MAX);
         let is_copy = index > 0 && !self.is_bundle();
         let there = if is_copy { self.sections[index - 1].got } else { all };
-        let is_over = index == 0 && self.is_stopped && self.bytes.is_none();
+        let is_over = index == 0 && (self.is_stopped || self.is_broken);
         if is_over { 0 } else { there - self.sections[index].written }
     }
 
@@ -230,11 +233,19 @@ impl Relayed {
         }
     }
 
-    /// A connection has failed. The transfer of a whole bundle begins anew.
+    /// A connection has failed. The transfer of a whole bundle begins anew; a stream is broken.
     fn on_failed(&mut self, index: usize, now: Instant) {
         let is_under_way = self.whole().is_none_or(|whole| self.sections[index].got < whole);
-        if self.is_bundle() && is_under_way && index + 1 == self.sections.len() {
+        let is_newest = index + 1 == self.sections.len();
+        // Of a stream, nothing is lost with a connection that carried nothing yet.
+        let may_begin_anew = match self.is_bundle() {
+            true => is_under_way,
+            false => index > 0 && self.sections[index].got == 0,
+        };
+        if is_newest && may_begin_anew {
             self.next = Some((now + PATIENCE, Step::Reopen));
+        } else if !self.is_bundle() && is_under_way {
+            self.is_broken = true;
         }
     }
 }
@@ -317,6 +328,10 @@ impl App for Relayed {
 
     fn delivered(&self, _nodes: &[Node]) -> u64 {
         self.delivered
+    }
+
+    fn delivers_at_once(&self) -> bool {
+        self.is_bundle()
     }
 
     fn completed(&self) -> Option<Instant> {
