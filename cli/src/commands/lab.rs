@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(100);
     after_help = "Examples:\n  \
         farhop lab scenarios/demo.toml\n  \
         farhop lab scenarios/demo.toml --keep\n  \
-        farhop lab exec hill -- ping -c 3 10.66.0.2\n  \
+        farhop lab exec hill -- ping -c 3 valley\n  \
         farhop lab exec valley -- iperf3 -s\n  \
         farhop lab stop hill\n  \
         farhop lab start hill\n  \
@@ -69,7 +69,7 @@ pub(crate) struct Options {
 enum Command {
     /// Runs a program in the network of a node.
     #[command(after_help = "Examples:\n  \
-        farhop lab exec hill -- ping -c 3 10.66.0.2\n  \
+        farhop lab exec hill -- ping -c 3 valley\n  \
         farhop lab exec --lab demo-2 valley -- iperf3 -s")]
     Exec {
         /// The lab, by its id or its scenario's name; needed if several running labs have the node.

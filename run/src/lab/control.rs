@@ -17,7 +17,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::foreign::but_foreign;
 use super::programs::{end_programs, signal};
 use super::state::{LabState, Process, named, refuse_several, remove_unborn};
-use super::{Doing as _, LAB_VARIABLE, LabError, keys, labs_dir, list};
+use super::{Doing as _, LAB_VARIABLE, LabError, keys, labs_dir, list, names};
 
 /// How long the holder of a lab may take to end by itself.
 const PATIENCE: StdDuration = StdDuration::from_secs(3);
@@ -38,6 +38,8 @@ pub fn exec(lab: &LabState, node: &str, command: &[impl AsRef<OsStr>]) -> LabErr
             let Some((program, words)) = command.split_first() else {
                 return LabError::NotFound("no program to run".into());
             };
+            // Without names, programs still have addresses.
+            let _ = names::show(&lab.dir());
             let mut command = Command::new(program);
             command.args(words).env(LAB_VARIABLE, lab.mark()).env(NODE_VARIABLE, node);
             command.envs(runtime.parent().map(|dir| ("FARHOP_RUNTIME_DIR", dir)));

@@ -28,6 +28,7 @@ mod foreign;
 mod hosts;
 mod isolate;
 mod keys;
+mod names;
 mod network;
 mod others;
 mod programs;

@@ -19,8 +19,8 @@ use super::revive::Absence;
 use super::state::{LabState, Process, SCENARIO_FILE, new_dir};
 use super::stranger::{self, StrangerStatus};
 use super::{
-    Doing as _, LAB_VARIABLE, LabError, hosts, keys, network, others, recordings, report, room,
-    traffic,
+    Doing as _, LAB_VARIABLE, LabError, hosts, keys, names, network, others, recordings, report,
+    room, traffic,
 };
 use crate::daemon::client::ask;
 use crate::daemon::control::Request;
@@ -153,6 +153,7 @@ impl Lab {
         let file = self.dir.join(SCENARIO_FILE);
         let text = serde_json::to_vec(&self.scenario).expect("a scenario is plain data");
         fs::write(&file, text).doing(file.display().to_string())?;
+        names::write(&self.dir, &self.scenario.plan()).doing("the names of the nodes")?;
         recordings::write(&self.dir, &mut self.scenario)?;
         let names: Vec<String> = self.scenario.node.iter().map(|node| node.name.clone()).collect();
         for name in &names {
