@@ -12,6 +12,7 @@ use tracing_appender::non_blocking::WorkerGuard;
 mod commands;
 mod interrupt;
 mod load;
+mod locked;
 mod progress;
 mod report;
 mod sweep;

@@ -1,9 +1,8 @@
 //! Finished runs of a paper, kept in a file so that an interrupted command can resume.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use farhop_papers::{Kept, Paper};
@@ -12,6 +11,7 @@ use farhop_proto::stack::Scenario;
 use farhop_sim::engine::Report;
 use serde::{Deserialize, Serialize};
 
+use crate::locked;
 use crate::progress::tell;
 use crate::sweep::program_sum;
 
@@ -44,31 +44,6 @@ pub(super) fn folder(out: Option<&Path>, paper: &Paper) -> PathBuf {
     }
 }
 
-/// Opens or creates a file of runs in a folder that may not exist yet, and locks it for all that
-/// keep runs there.
-fn shared(path: &Path) -> io::Result<File> {
-    const ATTEMPTS: usize = 10;
-    let key = |data: fs::Metadata| (data.dev(), data.ino());
-    let mut failed = io::Error::other("another farhop removes it again and again");
-    for _ in 0..ATTEMPTS {
-        path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        let file = match OpenOptions::new().create(true).append(true).read(true).open(path) {
-            // Another farhop may have just removed the folder.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                failed = error;
-                continue;
-            }
-            file => file?,
-        };
-        file.lock_shared()?;
-        // It may have removed the file before it could be locked here.
-        if fs::metadata(path).map(key).ok() == Some(key(file.metadata()?)) {
-            return Ok(file);
-        }
-    }
-    Err(failed)
-}
-
 /// The finished runs and their file.
 pub(super) struct Store {
     path: PathBuf,
@@ -93,7 +68,7 @@ impl Store {
         let is_made = |dir: &&Path| is_ours(dir) || (!dir.exists() && dir.parent().is_some());
         let made = dir.ancestors().take_while(is_made).map(Path::to_owned).collect();
         let path = dir.join(name);
-        let file = shared(&path).map_err(fail)?;
+        let file = locked::shared(&path).map_err(fail)?;
         let mut store = Self { path, file, program, done: BTreeMap::new(), made };
         if !store.read().map_err(fail)? {
             // A command was killed while writing a line: start a new one.

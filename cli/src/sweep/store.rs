@@ -2,9 +2,9 @@
 //! on, and a JSON line for each finished run.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use farhop_proto::base::counted;
@@ -13,7 +13,7 @@ use farhop_sim::engine::Report;
 use serde::{Deserialize, Serialize};
 
 use super::points::Values;
-use crate::{Failure, whole};
+use crate::{Failure, locked, whole};
 
 /// File of the finished runs.
 pub(super) const RUNS: &str = "runs.jsonl";
@@ -123,7 +123,7 @@ impl Store {
         refuse_foreign_scenario(dir, scenario)?;
         fs::create_dir_all(dir).map_err(fail)?;
         let path = dir.join(RUNS);
-        let file = lock(&path, &mut open_runs).map_err(fail)?;
+        let file = locked::alone(&path, &mut locked::open).map_err(fail)?;
         // Only after locking: before, another program may have had these files, and removed them.
         let is_new = |other: &PathBuf| !other.exists();
         let made = [SCENARIO, MADE_BY].map(|name| dir.join(name)).into_iter().filter(is_new);
@@ -213,30 +213,6 @@ impl Store {
     }
 }
 
-fn open_runs(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).append(true).create(true).open(path)
-}
-
-/// Opens the file of the runs, and locks it for this program.
-fn lock(path: &Path, open: &mut dyn FnMut(&Path) -> io::Result<File>) -> io::Result<File> {
-    const ATTEMPTS: usize = 10;
-    for _ in 0..ATTEMPTS {
-        let file = open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) => break,
-        }
-        // The holder of the lock may have removed the file after it was opened here: then it has no
-        // name any more, and runs written to it would be lost.
-        let key = |data: fs::Metadata| (data.dev(), data.ino());
-        if fs::metadata(path).map(key).ok() == Some(key(file.metadata()?)) {
-            return Ok(file);
-        }
-    }
-    Err(io::Error::other("another farhop makes the runs of a sweep there"))
-}
-
 /// Whether runs of one scenario are also runs of the other, given the same values of the sweep's
 /// keys and the same seed. The values and seeds of the sweep itself may differ.
 fn is_same_but_for_sweep(known: &str, scenario: &str) -> bool {
@@ -275,30 +251,6 @@ fn refuse_foreign_scenario(dir: &Path, scenario: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_that_was_removed_before_it_was_locked_is_opened_anew() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let path = dir.path().join(RUNS);
-        let mut opened = 0;
-        let mut file = lock(&path, &mut |path| {
-            let file = open_runs(path)?;
-            opened += 1;
-            match opened {
-                // The other program, which had no run, ends.
-                1 => fs::remove_file(path)?,
-                // Another program creates it anew.
-                2 => fs::remove_file(path).and_then(|()| fs::write(path, ""))?,
-                _ => {}
-            }
-            Ok(file)
-        })
-        .expect("it is free");
-        assert_eq!(opened, 3);
-        file.write_all(b"a run\n").expect("room");
-        assert_eq!(fs::read(&path).expect("it is there"), b"a run\n");
-        assert!(lock(&path, &mut open_runs).is_err(), "it is locked");
-    }
 
     #[test]
     fn what_was_made_for_a_sweep_without_a_run_goes_again_and_nothing_else_does() {
