@@ -9,5 +9,6 @@ pub mod files;
 pub mod keys;
 pub mod lab;
 pub mod lateness;
+mod netlink;
 pub mod proxy;
 pub mod sockets;

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use farhop_proto::base::Prefix;
 use farhop_run::daemon::query;
 use farhop_run::device::os::ask_for_descriptors;
-use farhop_run::proxy::{Allowed, Entry, Exit, Exits, Forward, Place, Prefix, Redirect, Rules};
+use farhop_run::proxy::{Allowed, Entry, Exit, Exits, Forward, Place, Redirect, Rules, has_route};
 use farhop_run::sockets::client::Daemon;
 
 use super::daemons::{Wanted, check_node, only, statuses};
@@ -176,7 +177,7 @@ fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redi
     let world = || vec![("192.0.2.1".parse::<Prefix>().expect("an address"), "default".to_owned())];
     let named = |all: Vec<Prefix>| all.into_iter().map(|it| (it, it.to_string())).collect();
     for (prefix, name) in prefixes.map_or_else(world, named) {
-        if !prefix.has_route() {
+        if !has_route(&prefix) {
             tell(&format!(
                 "farhop: this host has no route to all of {name}; where it has none, the kernel \
                  refuses connections before they can be redirected: `ip route add {name} dev lo` \
@@ -187,7 +188,8 @@ fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redi
     Ok(redirect)
 }
 
-/// The prefixes of farhop's own network: it has routes, and needs no proxy.
+/// The prefixes of farhop's own network and of the networks behind nodes, but for those of all
+/// addresses: they have routes, and need no proxy.
 fn own_network(options: &ProxyOptions) -> Result<Vec<Prefix>, Failure> {
     let status = statuses(options.daemon.wanted())?;
     let addresses = status.first().map(|status| status["addresses"].clone()).unwrap_or_default();
@@ -196,7 +198,12 @@ fn own_network(options: &ProxyOptions) -> Result<Vec<Prefix>, Failure> {
         let bits = if address.is_ipv4() { 16 } else { 64 };
         format!("{address}/{bits}").parse().ok()
     };
-    Ok(addresses.as_array().into_iter().flatten().filter_map(network).collect())
+    let networks = status.first().map(|status| status["stack"]["routing"]["networks"].clone());
+    let networks = networks.unwrap_or_default();
+    let prefix = |network: &serde_json::Value| network["network"].as_str()?.parse().ok();
+    let behind = networks.as_array().into_iter().flatten().filter_map(prefix);
+    let own = addresses.as_array().into_iter().flatten().filter_map(network);
+    Ok(own.chain(behind.filter(|prefix: &Prefix| prefix.bits() > 0)).collect())
 }
 
 pub(crate) fn exit(options: &ExitOptions) -> Result<(), Failure> {

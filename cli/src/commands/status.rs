@@ -205,7 +205,7 @@ fn describe_too_long(device: &Value) -> String {
 fn describe_flows(flows: &Value) -> String {
     let kinds = [
         ("queue_full", "beyond the room of the link"),
-        ("no_node", "for addresses that no node has"),
+        ("no_node", "for addresses that neither a node nor a network has"),
         ("host_full", "that the host did not take in time"),
     ];
     let count = |key: &str| flows[key].as_u64().filter(|count| *count > 0);
@@ -259,6 +259,7 @@ fn describe_routing(status: &Value) -> String {
     let kind = routing["kind"].as_str().unwrap_or("?");
     if kind == "fixed" {
         let mut out = String::new();
+        describe_networks(&mut out, status, "  ");
         list(&mut out, "  dropped by routing", &routing["drops"]);
         return out + &describe_foreign(routing);
     }
@@ -295,14 +296,33 @@ fn describe_routing(status: &Value) -> String {
     if !lost.is_empty() {
         let _ = writeln!(out, "    NO ROUTE any more to {}", lost.join(", "));
     }
+    describe_networks(&mut out, status, "    ");
     list(&mut out, "    drops", &routing["drops"]);
     out + &describe_foreign(routing)
+}
+
+/// The networks behind nodes, and over which node packets for them go.
+fn describe_networks(out: &mut String, status: &Value, indent: &str) {
+    let routing = &status["stack"]["routing"];
+    for network in routing["networks"].as_array().into_iter().flatten() {
+        let (prefix, node) = (network["network"].as_str().unwrap_or("?"), &network["before"]);
+        let name = status["names"][node.to_string()].as_str();
+        let _ = match name {
+            Some(_) if *node == status["node"] => {
+                writeln!(out, "{indent}{prefix} is behind this node")
+            }
+            Some(name) => writeln!(out, "{indent}to {prefix} by {name}"),
+            None => writeln!(out, "{indent}NO ROUTE to {prefix}"),
+        };
+    }
 }
 
 /// The destination of packets that came from a neighbour with another network.
 fn describe_foreign(routing: &Value) -> String {
     let Some(to) = routing["foreign"].as_str() else { return String::new() };
-    format!("  PACKETS FOR {to} came from a neighbour: no node has such an address here\n")
+    format!(
+        "  PACKETS FOR {to} came from a neighbour: no node or network has such an address here\n"
+    )
 }
 
 fn describe_wakeups(wakeups: &Value) -> String {
@@ -560,7 +580,7 @@ mod tests {
         status["stack"]["flows"] = json!({ "queue_full": 7, "no_node": 2, "host_full": 0 });
         let said = describe(&status, None);
         let line = "4 to it\n    packets dropped: 7 beyond the room of the link, 2 for addresses \
-                    that no node has\n";
+                    that neither a node nor a network has\n";
         assert!(said.contains(line), "{said}");
     }
 

@@ -10,6 +10,7 @@ mod keys;
 mod late;
 mod links;
 mod mtu;
+mod networks;
 mod noise;
 mod paper;
 mod place;

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::id::NodeId;
+use super::prefix::Prefix;
 
 /// The network that the virtual interfaces of all nodes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -61,6 +62,14 @@ impl AddressPlan {
             IpAddr::V6(addr) => addr == self.ipv6(node),
         };
         (own && node.0 != 0).then_some(node)
+    }
+
+    /// The network of the nodes, of the IP version that an address has.
+    pub fn network(&self, like: IpAddr) -> Prefix {
+        match like {
+            IpAddr::V4(_) => Prefix::v4(self.0.ipv4, Self::IPV4_PREFIX),
+            IpAddr::V6(_) => Prefix::v6(self.0.ipv6, Self::IPV6_PREFIX),
+        }
     }
 
     /// Whether this address is a broadcast or multicast address and not that of one node.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::{AccessCategory, FlowId, Lane, NodeId, RadioId, UnitId};
 use super::layer::Boundary;
+use super::networks::NetworkId;
 use super::outcome::{DropCause, FrameOutcome, PacketOutcome};
 use super::time::{Duration, Instant};
 use super::units::{Bitrate, Dbm};
@@ -394,6 +395,8 @@ pub struct LinkSample {
 pub enum Destination {
     /// To a node, over as many hops as necessary.
     End(NodeId),
+    /// To the nearest node before this network, over as many hops as necessary.
+    Network(NetworkId),
     /// To this neighbour and no further, regardless of routes (Hop, stitched TCP, DTN).
     NextHop(NodeId),
     /// To all nodes that hear what is sent to this neighbour, and no further.

@@ -6,8 +6,10 @@ mod id;
 mod identity;
 mod layer;
 mod limit;
+mod networks;
 mod outcome;
 pub mod phy;
+mod prefix;
 mod rng;
 mod seq;
 mod time;
@@ -21,10 +23,12 @@ pub use id::*;
 pub use identity::{Identity, KeyError, LINE_PREFIX, PublicKey, SIGNATURE_BYTES};
 pub use layer::*;
 pub use limit::Limit;
+pub use networks::{Network, NetworkId, Networks};
 pub use outcome::{DropCause, FrameOutcome, PacketOutcome};
 pub use phy::{
     AckRate, Band, Contention, Gap, GuardInterval, Phy, PhyKind, Preamble, RadioSpec, Width,
 };
+pub use prefix::{NoPrefix, Prefix};
 pub use rng::{Rng, Seed};
 pub use seq::Seq;
 pub use time::{Duration, Instant, sooner};

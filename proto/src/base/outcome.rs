@@ -53,7 +53,7 @@ pub enum DropCause {
     Early,
     /// No route to the destination.
     NoRoute,
-    /// Its destination is not an address in the network of the nodes.
+    /// Its destination is neither the address of a node nor in a network behind one.
     Foreign,
     /// The hop limit reached zero.
     HopLimit,

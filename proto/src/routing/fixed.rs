@@ -1,11 +1,12 @@
 //! Fixed routes: every destination has a next hop from the start and keeps it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::forward::{Forwarder, NextHop, Routes};
 use super::{Routing, RoutingStatus, Signing};
 use crate::base::{
-    AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Destination, Instant, Lane, Layer, NodeId,
+    AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Instant, Lane, Layer, Networks, NodeId,
     Packet, PacketUp, Packets, PublicKey, RadioId, Room, RoomBelow,
 };
 
@@ -48,16 +49,15 @@ impl FixedRoutes {
 }
 
 impl Routes for FixedRoutes {
-    fn route(&self, to: Destination) -> Option<NextHop> {
-        let (Destination::End(node) | Destination::NextHop(node) | Destination::Around(node)) = to;
+    fn to_node(&self, node: NodeId) -> Option<NextHop> {
         let index = self.all.binary_search_by_key(&node, |route| route.0);
-        let hop = index.ok().map(|index| self.all[index].1);
-        if matches!(to, Destination::End(_)) {
-            return hop;
-        }
+        index.ok().map(|index| self.all[index].1)
+    }
+
+    fn to_neighbour(&self, node: NodeId) -> Option<NextHop> {
         // A neighbour may be known only as the next hop to others.
         let all = || self.all.iter().map(|route| route.1);
-        let known = hop.filter(|hop| hop.via == node);
+        let known = self.to_node(node).filter(|hop| hop.via == node);
         let known = known.or_else(|| all().find(|hop| hop.via == node));
         // Routes there and back may differ: a node that is no next hop here may have us as its next
         // hop.
@@ -65,6 +65,11 @@ impl Routes for FixedRoutes {
             let radio = self.heard.get(&node).copied().or(self.radio)?;
             Some(NextHop { via: node, radio, hops: 1 })
         })
+    }
+
+    fn nearest(&self, nodes: &[NodeId]) -> Option<NodeId> {
+        let hops = |node: &NodeId| self.to_node(*node).map(|hop| (hop.hops, *node));
+        nodes.iter().filter_map(hops).min().map(|(_, node)| node)
     }
 }
 
@@ -126,13 +131,18 @@ impl Layer for Fixed {
 }
 
 impl Routing for Fixed {
+    fn set_networks(&mut self, networks: Arc<Networks>) {
+        self.forwarder.set_networks(networks);
+    }
+
     /// Nothing is flooded.
     fn set_signing(&mut self, _signing: Signing) {}
 
     fn set_keys(&mut self, _cx: &mut Cx<'_>, _keys: &BTreeMap<NodeId, PublicKey>) {}
 
     fn status(&self, _now: Instant) -> RoutingStatus {
-        self.forwarder.status("fixed", self.routes.all.iter().map(|(to, hop)| (to, hop, None)))
+        let routes = self.routes.all.iter().map(|(to, hop)| (to, hop, None));
+        self.forwarder.status("fixed", &self.routes, routes)
     }
 }
 
@@ -144,7 +154,8 @@ mod tests {
 
     use super::*;
     use crate::base::{
-        DropCause, EtherType, FlowId, Overflow, RadioId, ReceivedPacket, TxOptions, UnitId,
+        Destination, DropCause, EtherType, FlowId, Overflow, RadioId, ReceivedPacket, TxOptions,
+        UnitId,
     };
     use crate::wire::ip;
 
@@ -202,6 +213,53 @@ mod tests {
         assert!(relay.poll_tx(&mut cx(), &|_| Room::NONE).is_none());
         assert!(relay.poll_tx(&mut cx(), &|_| Room::UNLIMITED).is_none());
         assert_eq!(relay.status(Instant::ZERO).drops[&DropCause::QueueFull], 1);
+    }
+
+    fn networks(behind: &[(u16, &str)]) -> Arc<Networks> {
+        let behind = behind.iter().map(|(node, text)| (NodeId(*node), text.parse().unwrap()));
+        Arc::new(Networks::build(AddressPlan::default(), behind))
+    }
+
+    #[test]
+    fn what_is_for_a_network_goes_to_the_nearest_node_before_it() {
+        let hop = |via, hops| NextHop { via: NodeId(via), radio: RadioId(0), hops };
+        let routes = [(NodeId(1), hop(1, 1)), (NodeId(3), hop(3, 1)), (NodeId(4), hop(3, 2))];
+        let mut relay = Fixed::build(ME, AddressPlan::default(), routes.into());
+        relay.set_networks(networks(&[
+            (4, "192.168.7.0/24"),
+            (3, "192.168.7.0/24"),
+            (1, "192.168.0.0/16"),
+            (2, "172.16.0.0/12"),
+            (9, "0.0.0.0/0"),
+        ]));
+        let mut to = |address: [u8; 4]| {
+            relay.handle_rx(&mut cx(), received(ip_packet(address.into())));
+            let up = relay.poll_rx(&mut cx()).is_some();
+            let packet = relay.poll_tx(&mut cx(), &|_| Room::UNLIMITED);
+            (up, packet.map(|packet| (packet.to.expect("a neighbour").0, packet.payload[8])))
+        };
+        assert_eq!(to([192, 168, 7, 9]), (false, Some((3, 63))), "one hop is nearer than two");
+        assert_eq!(to([192, 168, 8, 9]), (false, Some((1, 63))));
+        assert_eq!(to([172, 16, 0, 1]), (true, None), "it is behind this node");
+        assert_eq!(to([192, 0, 2, 1]), (false, None), "nobody knows the way");
+        assert_eq!(to([10, 66, 0, 0]), (false, None), "no node has that address");
+        let status = relay.status(Instant::ZERO);
+        let drops = [DropCause::NoRoute, DropCause::Foreign].map(|cause| status.drops[&cause]);
+        assert_eq!(drops, [1, 1]);
+        let before = status.networks.iter().map(|network| network.before.map(|node| node.0));
+        assert_eq!(before.collect::<Vec<_>>(), [Some(3), Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn our_own_packet_for_a_network_that_is_behind_us_goes_nowhere() {
+        let mut relay = relay();
+        relay.set_networks(networks(&[(2, "192.168.7.0/24"), (3, "192.168.7.0/24")]));
+        let address = Ipv4Addr::new(192, 168, 7, 1);
+        let network = networks(&[(2, "192.168.7.0/24")]).find(address.into()).expect("it is one");
+        let to = Destination::Network(network);
+        relay.handle_tx(&mut cx(), Datagram { to, ..to_neighbour(3) });
+        assert!(relay.poll_tx(&mut cx(), &|_| Room::UNLIMITED).is_none(), "it would come back");
+        assert_eq!(relay.status(Instant::ZERO).drops[&DropCause::NoRoute], 1);
     }
 
     #[test]
@@ -265,15 +323,15 @@ mod tests {
         let hop = |via, radio| NextHop { via: NodeId(via), radio: RadioId(radio), hops: 1 };
         let routes = [(NodeId(1), hop(1, 0)), (NodeId(3), hop(3, 1))];
         let mut relay = Fixed::build(ME, AddressPlan::default(), routes.into());
-        assert_eq!(relay.routes.route(Destination::NextHop(NodeId(4))), None);
+        assert_eq!(relay.routes.to_neighbour(NodeId(4)), None);
         relay.routes.on_heard(NodeId(4), RadioId(1));
-        assert_eq!(relay.routes.route(Destination::NextHop(NodeId(4))), Some(hop(4, 1)));
-        assert_eq!(relay.routes.route(Destination::End(NodeId(4))), None);
+        assert_eq!(relay.routes.to_neighbour(NodeId(4)), Some(hop(4, 1)));
+        assert_eq!(relay.routes.to_node(NodeId(4)), None);
         // All routes of this one lead over one of its radios.
         let mut relay = Fixed::build(ME, AddressPlan::default(), [routes[0]].into());
         for radio in [1, 0, 1] {
             relay.routes.on_heard(NodeId(4), RadioId(radio));
-            assert_eq!(relay.routes.route(Destination::NextHop(NodeId(4))), Some(hop(4, radio)));
+            assert_eq!(relay.routes.to_neighbour(NodeId(4)), Some(hop(4, radio)));
         }
     }
 

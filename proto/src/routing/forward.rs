@@ -5,14 +5,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{RouteStatus, RoutingStatus};
+use super::{NetworkStatus, RouteStatus, RoutingStatus};
 use crate::base::{
     AccessCategory, AddressPlan, Datagram, DatagramUp, Destination, DropCause, EtherType, FlowId,
-    Lane, NodeId, Overflow, Packet, PacketOutcome, PacketUp, RadioId, ReceivedPacket, Room,
-    RoomBelow, TxOptions, UnitId, UnitIds,
+    Lane, Network, NetworkId, Networks, NodeId, Overflow, Packet, PacketOutcome, PacketUp, RadioId,
+    ReceivedPacket, Room, RoomBelow, TxOptions, UnitId, UnitIds,
 };
 use crate::wire::ip;
 
@@ -36,15 +37,22 @@ pub struct NextHop {
 
 /// The routes of a protocol.
 pub(super) trait Routes {
-    /// The next hop of a datagram.
-    fn route(&self, to: Destination) -> Option<NextHop>;
+    /// The next hop of what is for a node.
+    fn to_node(&self, node: NodeId) -> Option<NextHop>;
+
+    /// The radio of a neighbour, and the neighbour itself as the next hop.
+    fn to_neighbour(&self, node: NodeId) -> Option<NextHop>;
+
+    /// The nearest of some nodes to which there is a route.
+    fn nearest(&self, nodes: &[NodeId]) -> Option<NodeId>;
 }
 
 /// Datagrams on their way through a node.
 #[derive(Debug)]
 pub(super) struct Forwarder {
     pub(super) node: NodeId,
-    pub(super) plan: AddressPlan,
+    /// Shared by all nodes of a simulation, with their address plan.
+    networks: Arc<Networks>,
     out: VecDeque<Outgoing>,
     /// Lanes and flows for which no more datagrams are requested.
     held_back: Vec<HeldBack>,
@@ -88,7 +96,7 @@ impl Forwarder {
     pub(super) fn new(node: NodeId, plan: AddressPlan) -> Self {
         Self {
             node,
-            plan,
+            networks: Arc::new(Networks::build(plan, [])),
             out: VecDeque::with_capacity(LANE_PACKETS),
             held_back: Vec::new(),
             up: VecDeque::with_capacity(LANE_PACKETS),
@@ -97,6 +105,29 @@ impl Forwarder {
             drops: BTreeMap::new(),
             foreign: None,
         }
+    }
+
+    pub(super) fn plan(&self) -> AddressPlan {
+        self.networks.plan()
+    }
+
+    pub(super) fn set_networks(&mut self, networks: Arc<Networks>) {
+        self.networks = networks;
+    }
+
+    /// The next hop of a datagram.
+    fn hop(&self, to: Destination, routes: &impl Routes) -> Option<NextHop> {
+        match to {
+            Destination::End(node) => routes.to_node(node),
+            Destination::Network(network) => routes.to_node(self.before(network, routes)?),
+            Destination::NextHop(node) | Destination::Around(node) => routes.to_neighbour(node),
+        }
+    }
+
+    /// The nearest other node before a network; none if this node is before it too.
+    fn before(&self, network: NetworkId, routes: &impl Routes) -> Option<NodeId> {
+        let nodes = self.networks.nodes(network);
+        if nodes.contains(&self.node) { None } else { routes.nearest(nodes) }
     }
 
     /// Reads something of each part, so that it is in the cache.
@@ -145,20 +176,41 @@ impl Forwarder {
             self.count_drop(DropCause::Malformed);
             return false;
         };
-        match self.plan.node(dst) {
-            Some(node) if node == self.node => return true,
-            Some(node) => self.on_transit(node, std::mem::take(&mut packet.payload), routes),
-            None if dst.is_multicast() => return true,
-            None => {
-                self.foreign = Some(Box::new(dst));
-                self.count_drop(DropCause::Foreign);
+        match self.plan().node(dst) {
+            Some(node) if node == self.node => true,
+            Some(node) => {
+                let payload = std::mem::take(&mut packet.payload);
+                self.on_transit(Destination::End(node), payload, routes);
+                false
             }
+            None if dst.is_multicast() => true,
+            None => self.is_for_us_beyond(dst, packet, routes),
         }
-        false
     }
 
-    fn on_transit(&mut self, dst: NodeId, payload: Bytes, routes: &impl Routes) {
-        let Some(hop) = routes.route(Destination::End(dst)) else {
+    /// Whether a packet for an address that no node has is for this node, whose host passes it on
+    /// to its network.
+    fn is_for_us_beyond(
+        &mut self,
+        dst: IpAddr,
+        packet: &mut ReceivedPacket,
+        routes: &impl Routes,
+    ) -> bool {
+        let Some(network) = self.networks.find(dst) else {
+            self.foreign = Some(Box::new(dst));
+            self.count_drop(DropCause::Foreign);
+            return false;
+        };
+        let is_for_us = self.networks.nodes(network).contains(&self.node);
+        if !is_for_us {
+            let payload = std::mem::take(&mut packet.payload);
+            self.on_transit(Destination::Network(network), payload, routes);
+        }
+        is_for_us
+    }
+
+    fn on_transit(&mut self, dst: Destination, payload: Bytes, routes: &impl Routes) {
+        let Some(hop) = self.hop(dst, routes) else {
             return self.count_drop(DropCause::NoRoute);
         };
         let (id, flow) = (self.transit_id(), ip::flow(&payload));
@@ -177,7 +229,7 @@ impl Forwarder {
     /// Room for a flow: over the radio of the neighbour, or over any radio if the caller does not
     /// know the route.
     pub(super) fn room(&self, lane: Lane, routes: &impl Routes) -> Room {
-        let radio = lane.to.and_then(|to| routes.route(Destination::NextHop(to)));
+        let radio = lane.to.and_then(|to| routes.to_neighbour(to));
         let radio = radio.map(|hop| hop.radio);
         let is_of = |other: &Lane| {
             other.flow == lane.flow && radio.is_none_or(|radio| radio == other.radio)
@@ -185,7 +237,7 @@ impl Forwarder {
         let is_held_back = |held: &HeldBack| match held {
             HeldBack::Full(full) => is_of(full),
             HeldBack::Unrouted(flow, to) => {
-                *flow == lane.flow && lane.to.is_none() && routes.route(*to).is_none()
+                *flow == lane.flow && lane.to.is_none() && self.hop(*to, routes).is_none()
             }
         };
         if self.held_back.iter().any(is_held_back) {
@@ -197,9 +249,9 @@ impl Forwarder {
 
     /// Takes a datagram of this node.
     pub(super) fn handle_tx(&mut self, datagram: Datagram, routes: &impl Routes) {
-        let Some(hop) = routes.route(datagram.to) else {
+        let Some(hop) = self.hop(datagram.to, routes) else {
             self.count_drop(DropCause::NoRoute);
-            let is_of_flow = matches!(datagram.to, Destination::End(_));
+            let is_of_flow = matches!(datagram.to, Destination::End(_) | Destination::Network(_));
             if is_of_flow && datagram.options.overflow.waits() {
                 let flow = datagram.flow;
                 self.held_back
@@ -257,6 +309,7 @@ impl Forwarder {
     pub(super) fn status<'a>(
         &self,
         kind: &'static str,
+        known: &impl Routes,
         routes: impl Iterator<Item = (&'a NodeId, &'a NextHop, Option<f64>)>,
     ) -> RoutingStatus {
         let route = |(to, hop, etx): (&NodeId, &NextHop, Option<f64>)| RouteStatus {
@@ -265,11 +318,19 @@ impl Forwarder {
             hops: hop.hops,
             etx,
         };
+        let network = |network: &Network| NetworkStatus {
+            network: network.prefix,
+            before: match network.nodes.contains(&self.node) {
+                true => Some(self.node),
+                false => known.nearest(&network.nodes),
+            },
+        };
         RoutingStatus {
             kind: kind.into(),
             routes: routes.map(route).collect(),
             forwarded: self.forwarded,
             drops: self.drops.clone(),
+            networks: self.networks.all().iter().map(network).collect(),
             foreign: self.foreign.as_deref().copied(),
             ..RoutingStatus::default()
         }

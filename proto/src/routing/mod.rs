@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{
-    Cx, Datagrams, DropCause, Identity, Instant, Layer, Name, NodeId, Packets, PublicKey, RadioId,
+    Cx, Datagrams, DropCause, Identity, Instant, Layer, Name, Networks, NodeId, Packets, Prefix,
+    PublicKey, RadioId,
 };
 
 pub mod fixed;
@@ -18,6 +19,9 @@ pub use forward::NextHop;
 
 /// A routing protocol.
 pub trait Routing: Layer<Above = Datagrams, Below = Packets> {
+    /// Routes packets to these networks too. To be called before anything else.
+    fn set_networks(&mut self, networks: Arc<Networks>);
+
     /// Signs flooded messages from now on, and accepts only those signed by their originator. To be
     /// called before anything else.
     fn set_signing(&mut self, signing: Signing);
@@ -45,6 +49,9 @@ pub struct RoutingStatus {
     pub kind: Name,
     /// Routes in use.
     pub routes: Vec<RouteStatus>,
+    /// Networks behind nodes, the longest prefixes first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkStatus>,
     /// Nodes to which there was a route, and is none now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_known: Vec<NodeId>,
@@ -76,6 +83,15 @@ pub struct RouteStatus {
     /// Expected transmissions of a packet along the route (ETX), if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etx: Option<f64>,
+}
+
+/// A network behind nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkStatus {
+    /// Its addresses.
+    pub network: Prefix,
+    /// The node to which packets for it go; `None` without a route to any node before it.
+    pub before: Option<NodeId>,
 }
 
 /// A neighbour as a routing protocol hears it.

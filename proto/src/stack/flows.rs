@@ -2,6 +2,7 @@
 //! (the TUN device of a daemon).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -10,8 +11,8 @@ use super::any::AnyTransport;
 use super::ends::Ends;
 use crate::base::{
     AddressPlan, Cx, Datagram, DatagramUp, Datagrams, Dbm, Destination, FlowId, Instant, Lane,
-    Layer, Message, MessageUp, Messages, NodeId, PacketDone, Room, RoomBelow, TxOptions, UnitIds,
-    sooner,
+    Layer, Message, MessageUp, Messages, Networks, NodeId, PacketDone, Room, RoomBelow, TxOptions,
+    UnitIds, sooner,
 };
 use crate::transport::hop::{Hop, HopPort};
 use crate::wire::hop::Refusal;
@@ -30,7 +31,7 @@ pub struct FlowsStats {
     /// Packets of the host, or of a transport without backpressure, that were dropped for lack of
     /// room.
     pub queue_full: u64,
-    /// Packets from the host for an address that no node has.
+    /// Packets from the host for an address that no node has, and no network behind nodes.
     pub no_node: u64,
     /// Multicast and broadcast packets from the host: they go nowhere, and nobody waits for them.
     #[serde(default)]
@@ -45,6 +46,7 @@ pub struct FlowsStats {
 #[derive(Debug)]
 pub struct Flows {
     plan: AddressPlan,
+    networks: Arc<Networks>,
     ends: Ends,
     /// Packets between the stack and the host; `None` until there is one.
     host: Option<Box<HostPort>>,
@@ -80,6 +82,7 @@ impl Flows {
     pub fn build(plan: AddressPlan) -> Self {
         Self {
             plan,
+            networks: Arc::default(),
             ends: Ends::new(),
             host: None,
             hop: None,
@@ -93,6 +96,11 @@ impl Flows {
             is_holding: false,
             stats: FlowsStats::default(),
         }
+    }
+
+    /// Routes packets of the host to these networks too.
+    pub(super) fn set_networks(&mut self, networks: Arc<Networks>) {
+        self.networks = networks;
     }
 
     /// Reads a word from each part of the first ends, see [`super::Stack::fetch`].
@@ -235,13 +243,15 @@ impl Flows {
             self.stats.multicast += 1;
             return;
         }
-        let Some(node) = to.and_then(|addr| self.plan.node(addr)) else {
+        let node = |addr| self.plan.node(addr).map(Destination::End);
+        let beyond = |addr| self.networks.find(addr).map(Destination::Network);
+        let Some(to) = to.and_then(|addr| node(addr).or_else(|| beyond(addr))) else {
             self.stats.no_node += 1;
             return;
         };
         let datagram = Datagram {
             id: self.ids.next_id(),
-            to: Destination::End(node),
+            to,
             flow: ip::flow(&packet),
             payload: packet,
             options: TxOptions::default(),
@@ -314,7 +324,12 @@ impl Flows {
     }
 
     fn on_received(&mut self, cx: &mut Cx<'_>, via: NodeId, payload: Bytes, signal: Option<Dbm>) {
-        if self.hop().is_some() && Hop::accepts(&payload) {
+        // What is for a host behind this node is not for this node, whatever its port.
+        let is_beyond = || {
+            let network = |address| self.networks.find(address);
+            !self.networks.all().is_empty() && ip::destination(&payload).and_then(network).is_some()
+        };
+        if self.hop().is_some() && Hop::accepts(&payload) && !is_beyond() {
             return self.handle_hop(cx, DatagramUp::Received { via, payload, signal });
         }
         self.stats.received += 1;

@@ -278,6 +278,7 @@ impl Scenario {
             }
             network::check_devices(found, &path, node, &names);
         }
+        network::check_networks(found, self);
     }
 
     /// The layout that a node comes from.

@@ -83,6 +83,9 @@ impl Stack {
     pub fn build(plan: &NodePlan, seed: Seed) -> Self {
         let link = AnyLink::build(plan, seed);
         let mut flows = Flows::build(plan.addresses);
+        let mut routing = AnyRouting::build(plan, seed);
+        flows.set_networks(Arc::clone(&plan.networks));
+        routing.get_mut().set_networks(Arc::clone(&plan.networks));
         if let Some(config) = &plan.hop {
             let rng = seed.stream(&format!("node/{}/hop", plan.node.0));
             let mut config = HopConfig::clone(config);
@@ -102,7 +105,7 @@ impl Stack {
             overheard: 0,
             link,
             secure: None,
-            routing: AnyRouting::build(plan, seed),
+            routing,
             // Fixed routes may be announced from the start.
             is_routing_touched: plan.hop.is_some(),
             flows,

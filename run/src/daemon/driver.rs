@@ -8,8 +8,9 @@
 mod keep;
 mod radio;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use farhop_proto::base::PublicKey;
@@ -19,12 +20,14 @@ use farhop_proto::base::{
 use farhop_proto::link::secure::{Difference, SecureSpec};
 use farhop_proto::stack::{NodePlan, Stack, StackStatus};
 use farhop_proto::transport::hop::Hop;
+use farhop_proto::wire::ip;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
 use self::keep::NoBlocks;
 use self::radio::Radio;
 use super::differing::Differing;
+use super::episodes::Episodes;
 use super::host::{Host, HostStatus};
 use super::neighbours::{Line, Neighbours};
 use super::radios::Radios;
@@ -55,6 +58,9 @@ pub struct DriverStats {
     pub turns_cut: u64,
     /// Times that a source used up its share of a turn and had to rest.
     pub rests: u64,
+    /// IP packets of the host that were dropped because they held frames of this node's own `udp`
+    /// devices.
+    pub looped: u64,
     /// Requests of the link for bits in MAC acknowledgements, which no card supports.
     pub unsupported: u64,
     /// Frames that the link took back too late: they had been sent already.
@@ -78,6 +84,9 @@ pub struct Driver {
     stack: Stack,
     radios: Vec<Radio>,
     host: Option<(Box<dyn Host>, Source)>,
+    /// Where this node's own `udp` devices send.
+    underlay: BTreeSet<SocketAddr>,
+    looped: Episodes,
     /// Moves blocks between the stack, the disk and programs.
     exchange: Option<Exchange>,
     no_blocks: Option<NoBlocks>,
@@ -120,6 +129,8 @@ impl Driver {
             stack: Stack::build(plan, seed),
             radios: Vec::new(),
             host: None,
+            underlay: BTreeSet::new(),
+            looped: Episodes::default(),
             exchange: None,
             no_blocks: None,
             up: Vec::new(),
@@ -158,6 +169,11 @@ impl Driver {
     /// Connects the stack to the host.
     pub fn set_host(&mut self, host: Box<dyn Host>) {
         self.host = Some((host, Source { is_ready: true, ..Source::default() }));
+    }
+
+    /// Says where this node's own `udp` devices send: that must never come back from the host.
+    pub(super) fn set_underlay(&mut self, underlay: BTreeSet<SocketAddr>) {
+        self.underlay = underlay;
     }
 
     /// Time on the node's clock.
@@ -284,6 +300,12 @@ impl Driver {
                 None => tracing::info!("nothing comes from {name} any more with another security"),
             }
         }
+        if self.looped.begins(self.looked, Some(&self.stats.looped)) {
+            tracing::warn!(
+                "frames for a peer of a `udp` device come back: this host's route to that peer \
+                 leads over the nodes. They are dropped; give the peer a route of its own"
+            );
+        }
         let mut news = self.neighbours.news(self.looked, &status.link);
         news.extend(self.neighbours.foreign(self.looked, &status.routing));
         tell(news);
@@ -330,6 +352,11 @@ impl Driver {
         }
         for _ in 0..PACKETS {
             let Some(packet) = host.receive()? else { return Ok(()) };
+            // Otherwise each frame would be sent in another one, without end.
+            if is_within(&self.underlay, &packet) {
+                self.stats.looped += 1;
+                continue;
+            }
             self.stack.handle_ip(packet);
         }
         self.stats.rests += 1;
@@ -447,6 +474,15 @@ impl Driver {
     pub fn stack_status(&self) -> StackStatus {
         self.stack.status(self.clock.now())
     }
+}
+
+/// Whether an IP packet is a datagram for one of these sockets.
+fn is_within(sockets: &BTreeSet<SocketAddr>, packet: &[u8]) -> bool {
+    let is_it = || {
+        let to = SocketAddr::new(ip::destination(packet)?, ip::ports(packet)?[1]);
+        Some(sockets.contains(&to))
+    };
+    !sockets.is_empty() && is_it().unwrap_or(false)
 }
 
 fn tell(news: Vec<Line>) {

@@ -39,6 +39,7 @@ mod episodes;
 pub mod host;
 mod keyring;
 mod neighbours;
+mod networks;
 mod radios;
 mod supervisor;
 mod upsets;
@@ -283,6 +284,20 @@ fn guard(plan: &NodePlan) -> Duration {
     plan.slot().map_or(Duration::ZERO, |(_, guard)| guard)
 }
 
+/// Makes the interface of a node, and its routes.
+fn connect_host(driver: &mut Driver, options: &DaemonOptions, mtu: u16) -> anyhow::Result<()> {
+    let DaemonOptions { tun, plan, .. } = options;
+    driver.set_host(Box::new(Tun::open(tun, plan.node, plan.addresses, mtu)?));
+    driver.set_underlay(networks::underlay(&options.devices));
+    networks::add_routes(tun, plan);
+    if options.is_service {
+        networks::check_forwarding(plan);
+        tun::check_mtu(tun, mtu);
+        tun::check_routes(tun, plan.addresses);
+    }
+    Ok(())
+}
+
 /// Runs a node until SIGTERM, SIGINT, SIGHUP or `options.stop`, and cleans up.
 ///
 /// Fails if a daemon with that name, key or state folder runs already, if a device or the TUN
@@ -326,11 +341,7 @@ pub fn run(mut options: DaemonOptions) -> anyhow::Result<()> {
         driver.add_radio(radio.spec.id, Box::new(device));
     }
     blocks::keep(&mut driver, &options)?;
-    driver.set_host(Box::new(Tun::open(&options.tun, plan.node, plan.addresses, mtu)?));
-    if options.is_service {
-        tun::check_mtu(&options.tun, mtu);
-        tun::check_routes(&options.tun, plan.addresses);
-    }
+    connect_host(&mut driver, &options, mtu)?;
     // Last, because opening devices takes long and blocks.
     let is_realtime = os::ask_for_punctuality();
     tracing::info!(node = plan.name, realtime = is_realtime, "up");

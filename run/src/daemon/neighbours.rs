@@ -84,8 +84,8 @@ impl Neighbours {
         let to = routing.foreign?;
         self.foreign.begins(now, routing.drops.get(&DropCause::Foreign)).then(|| {
             Line::Warning(format!(
-                "packets for {to} come from a neighbour: no node has such an address here. Has its \
-                 file another `subnet`?"
+                "packets for {to} come from a neighbour: no node has such an address here, and no \
+                 network behind a node. Has its file another `subnet`, or other `networks`?"
             ))
         })
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant as WallClock};
 
 use anyhow::{Context as _, Result, bail};
-use farhop_proto::base::{Duration, Seed};
+use farhop_proto::base::{Duration, Prefix, Seed};
 use farhop_proto::link::secure::SecurityConfig;
 use farhop_proto::stack::{NodePlan, Plan, Scenario};
 use rustix::event::PollFlags;
@@ -87,6 +87,14 @@ pub fn run_node(dir: &Path, name: &str, parent: u32, seed: u64, again: bool) -> 
     let _ = network::set_sysctl("net/ipv4/tcp_no_metrics_save", "1");
     for (key, value) in hosts::settings(&scenario, name)? {
         network::set_sysctl(key, value)?;
+    }
+    let behind: Vec<_> = plan.nodes[index].networks.behind(plan.nodes[index].node).collect();
+    if behind.iter().any(Prefix::is_ipv4) {
+        network::set_sysctl("net/ipv4/ip_forward", "1")?;
+    }
+    if !behind.iter().all(Prefix::is_ipv4) {
+        // On a kernel without IPv6 there is nothing to pass on.
+        let _ = network::set_sysctl("net/ipv6/conf/all/forwarding", "1");
     }
     // The existence of this file tells the lab that the namespace exists and the radios can be
     // moved in.

@@ -7,23 +7,14 @@ use rtnetlink::{Handle, LinkUnspec, LinkVeth};
 
 use super::{Doing as _, LabError};
 use crate::device::FRAME_BYTES;
+use crate::netlink::{self, index};
 
 /// Runs netlink requests on this thread, and waits for them.
 fn with_netlink<T>(
     what: &str,
     requests: impl AsyncFnOnce(Handle) -> Result<T, rtnetlink::Error>,
 ) -> Result<T, LabError> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_io().build().doing("netlink")?;
-    let _guard = runtime.enter();
-    let (connection, handle, _) = rtnetlink::new_connection().doing("netlink")?;
-    runtime.spawn(connection);
-    runtime.block_on(requests(handle)).map_err(io::Error::other).doing(what)
-}
-
-fn index(interface: &str) -> io::Result<u32> {
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
-    Ok(rustix::net::netdevice::name_to_index(&socket, interface)?)
+    netlink::ask(requests).doing(what)
 }
 
 /// Whether an interface exists.

@@ -20,7 +20,7 @@ mod tests;
 pub use entry::{Entry, Forward, Place};
 pub use exit::Exit;
 pub use redirect::{Redirect, RedirectError};
-pub use rules::{Allowed, Exits, NotUnderstood, Prefix, Rules};
+pub use rules::{Allowed, Exits, NotUnderstood, Rules, has_route};
 pub use target::{SERVICE, Target};
 
 /// Mark of connections that an exit makes: they are never redirected.

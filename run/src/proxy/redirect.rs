@@ -8,8 +8,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::{Command, Output, Stdio};
 
+use farhop_proto::base::Prefix;
+
 use super::MARK;
-use super::rules::Prefix;
 
 /// Prefix of the names of all tables.
 const TABLE: &str = "farhop_proxy_";

@@ -6,101 +6,35 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::num::NonZero;
 use std::str::FromStr;
 
+use farhop_proto::base::{NoPrefix, Prefix};
 use rustix::io::Errno;
-
-/// Addresses with a common prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    address: IpAddr,
-    bits: u8,
-}
 
 /// Text that is no valid prefix, target or rule, with an explanation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotUnderstood(pub(super) String);
 
-impl Prefix {
-    /// Whether an address has this prefix; an IPv4-mapped IPv6 address counts as IPv4.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
-                own.to_bits() & mask == other.to_bits() & mask
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
-                own.to_bits() & mask == other.to_bits() & mask
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether this host has a route to the first address.
-    pub fn has_route(&self) -> bool {
-        let any: IpAddr = match self.address {
-            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        // This sends nothing, and the port does not matter.
-        let connected = UdpSocket::bind((any, 0)).and_then(|it| it.connect((self.address, 9)));
-        // Without IPv6 there is no such address, or no such socket.
-        let has_none = |error: &Error| {
-            let kinds = [ErrorKind::NetworkUnreachable, ErrorKind::AddrNotAvailable];
-            kinds.contains(&error.kind())
-                || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
-        };
-        !connected.is_err_and(|error| has_none(&error))
-    }
-
-    /// Whether all addresses of this prefix also have the other.
-    fn lies_in(&self, other: &Self) -> bool {
-        self.bits >= other.bits && other.contains(self.address)
-    }
-
-    /// Length of the prefix in bits.
-    pub fn bits(&self) -> u8 {
-        self.bits
-    }
-
-    /// Whether it is a prefix of IPv4.
-    pub fn is_ipv4(&self) -> bool {
-        self.address.is_ipv4()
+impl NotUnderstood {
+    fn of(error: NoPrefix) -> Self {
+        Self(error.to_string())
     }
 }
 
-impl FromStr for Prefix {
-    type Err = NotUnderstood;
-
-    fn from_str(text: &str) -> Result<Self, NotUnderstood> {
-        let wrong = || {
-            let examples = "10.0.0.0/8, 192.0.2.1 and fd00::/8 are prefixes";
-            NotUnderstood(format!("'{text}' is no prefix of addresses; {examples}"))
-        };
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
-        if bits > most {
-            return Err(wrong());
-        }
-        // As for the addresses that are compared with it.
-        Ok(match address.to_canonical() {
-            IpAddr::V4(own) if bits >= most - 32 => {
-                Self { address: own.into(), bits: bits - (most - 32) }
-            }
-            _ => Self { address, bits },
-        })
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}/{}", self.address, self.bits)
-    }
+/// Whether this host has a route to the first address of a prefix.
+pub fn has_route(prefix: &Prefix) -> bool {
+    let any: IpAddr = match prefix.address() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // This sends nothing, and the port does not matter.
+    let connected = UdpSocket::bind((any, 0)).and_then(|it| it.connect((prefix.address(), 9)));
+    // Without IPv6 there is no such address, or no such socket.
+    let has_none = |error: &Error| {
+        let kinds = [ErrorKind::NetworkUnreachable, ErrorKind::AddrNotAvailable];
+        kinds.contains(&error.kind())
+            || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
+    };
+    !connected.is_err_and(|error| has_none(&error))
 }
 
 /// Targets that an exit may connect to: those of a prefix or all, with one port or any.
@@ -170,24 +104,16 @@ impl Rules {
 /// Addresses that only have a meaning at one host or link: unspecified, loopback, link-local,
 /// multicast and broadcast.
 const PRIVATE_TO_HOST: [Prefix; 9] = [
-    prefix_4([0, 0, 0, 0], 8),
-    prefix_4([127, 0, 0, 0], 8),
-    prefix_4([169, 254, 0, 0], 16),
-    prefix_4([224, 0, 0, 0], 4),
-    prefix_4([255, 255, 255, 255], 32),
-    prefix_6(Ipv6Addr::UNSPECIFIED, 128),
-    prefix_6(Ipv6Addr::LOCALHOST, 128),
-    prefix_6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
-    prefix_6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
+    Prefix::v4(Ipv4Addr::new(0, 0, 0, 0), 8),
+    Prefix::v4(Ipv4Addr::new(127, 0, 0, 0), 8),
+    Prefix::v4(Ipv4Addr::new(169, 254, 0, 0), 16),
+    Prefix::v4(Ipv4Addr::new(224, 0, 0, 0), 4),
+    Prefix::v4(Ipv4Addr::new(255, 255, 255, 255), 32),
+    Prefix::v6(Ipv6Addr::UNSPECIFIED, 128),
+    Prefix::v6(Ipv6Addr::LOCALHOST, 128),
+    Prefix::v6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10),
+    Prefix::v6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
 ];
-
-const fn prefix_4([a, b, c, d]: [u8; 4], bits: u8) -> Prefix {
-    Prefix { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
-}
-
-const fn prefix_6(address: Ipv6Addr, bits: u8) -> Prefix {
-    Prefix { address: IpAddr::V6(address), bits }
-}
 
 /// The prefix in [`PRIVATE_TO_HOST`] that an address has.
 fn private_to_host(address: IpAddr) -> Option<Prefix> {
@@ -210,7 +136,7 @@ impl Exits {
         for text in texts {
             match text.split_once('=') {
                 Some((prefix, node)) => {
-                    let prefix: Prefix = prefix.parse()?;
+                    let prefix: Prefix = prefix.parse().map_err(NotUnderstood::of)?;
                     let is_same = |other: &Prefix| prefix.lies_in(other) && other.lies_in(&prefix);
                     if let Some((_, other)) = exits.routes.iter().find(|(it, _)| is_same(it)) {
                         let what = format!("two exits for {prefix}, {other} and {node}");

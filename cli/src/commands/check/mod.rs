@@ -79,16 +79,7 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
         let _ = writeln!(out, "{}", scenario.description);
     }
     for node in plan.nodes.iter().take(LISTED) {
-        let (ipv4, ipv6) = (node.addresses.ipv4(node.node), node.addresses.ipv6(node.node));
-        let _ = write!(out, "node {}: {ipv4}, {ipv6}", node.name);
-        if node.radios.len() > 1 {
-            let _ = write!(out, "; {}", counted(node.radios.len(), "radio"));
-        }
-        if let LinkConfig::Plain(_) = scenario.stack.link {
-            out += &describe_timeouts(node);
-        }
-        out += &describe_devices(scenario, &node.name);
-        out.push('\n');
+        out += &describe_node(scenario, node);
     }
     out += &more(plan.nodes.len(), "node");
     if scenario.propagation_kind() != PropagationKind::Links {
@@ -122,6 +113,23 @@ pub(crate) fn describe(scenario: &Scenario) -> String {
     }
     out += &more(scenario.link.len(), "link");
     describe_traffic(&mut out, scenario);
+    out
+}
+
+fn describe_node(scenario: &Scenario, node: &NodePlan) -> String {
+    let (ipv4, ipv6) = (node.addresses.ipv4(node.node), node.addresses.ipv6(node.node));
+    let mut out = format!("node {}: {ipv4}, {ipv6}", node.name);
+    if node.radios.len() > 1 {
+        let _ = write!(out, "; {}", counted(node.radios.len(), "radio"));
+    }
+    if let LinkConfig::Plain(_) = scenario.stack.link {
+        out += &describe_timeouts(node);
+    }
+    out += &describe_devices(scenario, &node.name);
+    for prefix in node.networks.behind(node.node) {
+        let _ = write!(out, "; {prefix} is behind it");
+    }
+    out.push('\n');
     out
 }
 

@@ -139,7 +139,7 @@ impl Olsr {
         order.sort_unstable();
         let neighbour = |(_, node, radio): &(Cost, NodeId, RadioId)| {
             let link = self.links.get((*node, *radio)).expect("it is one of the best");
-            let address = self.forwarder.plan.ipv4(*node);
+            let address = self.forwarder.plan().ipv4(*node);
             Neighbour { address, lq: link.lq(), nlq: link.nlq() }
         };
         let neighbours: Vec<Neighbour> = order.iter().map(neighbour).collect();

@@ -18,8 +18,8 @@
 //!   about another.
 //! - Routes are computed at most once every `recompute_s`, so that they do not flutter, except when
 //!   the link reports that a neighbour is gone.
-//! - Nodes have one address, so there are no MID messages. Gateways are not announced (HNA).
-//!   Messages of other kinds are not forwarded.
+//! - Nodes have one address, so there are no MID messages. Networks behind nodes are in the file of
+//!   each node and not announced (HNA). Messages of other kinds are not forwarded.
 //!
 //! Transports keep the last next hop that they were told, for flows whose data waits until a node
 //! can be reached again.
@@ -46,9 +46,9 @@ use self::topology::TopologySet;
 use super::forward::{Forwarder, NextHop, Routes};
 use super::{NeighbourStatus, Routing, RoutingStatus, Signing};
 use crate::base::{
-    AddressPlan, Bitrate, Cx, Datagram, DatagramUp, Datagrams, Destination, Duration, Instant,
-    Lane, Layer, Limit, NodeId, Packet, PacketUp, Packets, PublicKey, RadioId, Rng, Room,
-    RoomBelow, Seed, named,
+    AddressPlan, Bitrate, Cx, Datagram, DatagramUp, Datagrams, Duration, Instant, Lane, Layer,
+    Limit, Networks, NodeId, Packet, PacketUp, Packets, PublicKey, RadioId, Rng, Room, RoomBelow,
+    Seed, named,
 };
 
 /// What each timer is for.
@@ -116,13 +116,17 @@ impl Table {
 }
 
 impl Routes for Table {
-    fn route(&self, to: Destination) -> Option<NextHop> {
-        match to {
-            Destination::End(node) => self.routes.get(&node).map(|route| route.0),
-            Destination::NextHop(node) | Destination::Around(node) => {
-                self.direct.get(&node).copied()
-            }
-        }
+    fn to_node(&self, node: NodeId) -> Option<NextHop> {
+        self.routes.get(&node).map(|route| route.0)
+    }
+
+    fn to_neighbour(&self, node: NodeId) -> Option<NextHop> {
+        self.direct.get(&node).copied()
+    }
+
+    fn nearest(&self, nodes: &[NodeId]) -> Option<NodeId> {
+        let cost = |node: &NodeId| self.routes.get(node).map(|(_, cost)| (*cost, *node));
+        nodes.iter().filter_map(cost).min().map(|(_, node)| node)
     }
 }
 
@@ -197,7 +201,7 @@ impl Olsr {
     }
 
     fn own_address(&self) -> Ipv4Addr {
-        self.forwarder.plan.ipv4(self.forwarder.node)
+        self.forwarder.plan().ipv4(self.forwarder.node)
     }
 
     fn set(&mut self, timer: Timer, at: Instant) {
@@ -331,6 +335,10 @@ impl Layer for Olsr {
 }
 
 impl Routing for Olsr {
+    fn set_networks(&mut self, networks: Arc<Networks>) {
+        self.forwarder.set_networks(networks);
+    }
+
     fn set_signing(&mut self, signing: Signing) {
         self.signing = Some(signing);
     }
@@ -358,7 +366,7 @@ impl Routing for Olsr {
                 is_relay: self.relays.contains(&node),
             };
         let routes = self.table.routes.iter().map(|(to, (hop, cost))| (to, hop, Some(cost.etx())));
-        let mut status = self.forwarder.status("olsr", routes);
+        let mut status = self.forwarder.status("olsr", &self.table, routes);
         status.last_known = self.table.last_known.keys().copied().collect();
         status.neighbours = self.links.all().map(neighbour).collect();
         status.counters = named([

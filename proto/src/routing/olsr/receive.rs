@@ -39,7 +39,7 @@ impl Olsr {
     }
 
     fn on_message(&mut self, now: Instant, key: (NodeId, RadioId), message: Message) {
-        let Some(from) = self.forwarder.plan.node(message.originator.into()) else {
+        let Some(from) = self.forwarder.plan().node(message.originator.into()) else {
             self.counters.malformed += 1;
             return;
         };

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use super::flood::FLOW;
 use super::receive::messages;
 use super::*;
-use crate::base::{EtherType, FlowId, Identity, Overflow, ReceivedPacket, TxOptions, UnitId};
+use crate::base::{
+    Destination, EtherType, FlowId, Identity, Overflow, ReceivedPacket, TxOptions, UnitId,
+};
 use crate::wire::olsr::{self, Body, Hello, Message, Neighbour, Topology};
 use crate::wire::{ip, udp};
 
@@ -173,7 +175,7 @@ impl Net {
         let mut path = vec![from];
         while path[path.len() - 1] != to {
             let at = &self.nodes[usize::from(path[path.len() - 1]) - 1];
-            path.push(at.table.route(Destination::End(NodeId(to)))?.via.0);
+            path.push(at.table.to_node(NodeId(to))?.via.0);
             assert!(path.len() <= self.nodes.len(), "a loop: {path:?}");
         }
         Some(path)
@@ -233,6 +235,34 @@ fn a_datagram_takes_the_path_and_the_last_hop_hands_it_up() {
     net.node(1).handle_tx(&mut cx, datagram);
     net.settle();
     assert_eq!(net.arrived, [(NodeId(3), NodeId(2))]);
+}
+
+#[test]
+fn what_is_for_a_network_goes_to_the_nearest_node_before_it_that_can_be_reached() {
+    let mut net = Net::chain(5);
+    let plan = AddressPlan::default();
+    let behind = [1, 5].map(|node| (NodeId(node), "192.168.7.0/24".parse().expect("a prefix")));
+    let networks = Arc::new(Networks::build(plan, behind));
+    net.nodes.iter_mut().for_each(|node| node.set_networks(Arc::clone(&networks)));
+    net.run(30);
+    let address = Ipv4Addr::new(192, 168, 7, 9);
+    let to = Destination::Network(networks.find(address.into()).expect("it is one"));
+    let send = |net: &mut Net, from: u16| {
+        let mut packet = Vec::new();
+        ip::put_ipv4(&mut packet, plan.ipv4(NodeId(from)), address, ip::UDP, 8);
+        packet.extend_from_slice(&[0, 7, 0, 7, 0, 8, 0, 0]);
+        let (id, flow, payload) = (UnitId(1), FlowId(0), packet.into());
+        let datagram = Datagram { id, to, flow, payload, options: TxOptions::default() };
+        let mut cx = Cx::new(net.now);
+        net.node(from).handle_tx(&mut cx, datagram);
+        net.settle();
+        std::mem::take(&mut net.arrived)
+    };
+    assert_eq!(send(&mut net, 2), [(NodeId(1), NodeId(2))]);
+    assert_eq!(send(&mut net, 4), [(NodeId(5), NodeId(4))]);
+    net.cut(4, 5);
+    net.run(60);
+    assert_eq!(send(&mut net, 4), [(NodeId(1), NodeId(2))], "the other one is left");
 }
 
 #[test]
@@ -302,7 +332,7 @@ fn a_way_around_a_cut_is_found_and_the_last_known_next_hop_is_kept() {
     assert_eq!(net.path(1, 2), None);
     let status = net.nodes[0].status(net.now);
     assert_eq!(status.last_known, [NodeId(2), NodeId(3), NodeId(4)]);
-    let hop = net.nodes[0].table.route(Destination::NextHop(NodeId(4)));
+    let hop = net.nodes[0].table.to_neighbour(NodeId(4));
     assert_eq!(hop.map(|hop| hop.via), Some(NodeId(4)));
 }
 

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use super::config::{LinkConfig, StackConfig};
 use super::scenario::{DeviceConfig, FlowConfig, LossConfig, RadioConfig, Scenario};
 use super::space::{Space, Thresholds};
-use crate::base::{AddressPlan, Bitrate, Dbm, Duration, NodeId, PhyKind, RadioId, RadioSpec};
+use crate::base::{
+    AddressPlan, Bitrate, Dbm, Duration, Networks, NodeId, PhyKind, RadioId, RadioSpec,
+};
 use crate::link::secure::SecurityConfig;
 use crate::link::wild::Turn;
 use crate::link::{PeerSpec, Way};
@@ -48,6 +50,8 @@ pub struct NodePlan {
     pub name: String,
     /// Addresses.
     pub addresses: AddressPlan,
+    /// Networks behind nodes.
+    pub networks: Arc<Networks>,
     /// Stack.
     pub stack: Arc<StackConfig>,
     /// How its frames are protected, if they are.
@@ -161,13 +165,12 @@ impl Scenario {
             _ => (Vec::new(), BTreeSet::new()),
         };
         let names: Arc<[String]> = scenario.node.iter().map(|node| node.name.clone()).collect();
+        let networks = Arc::new(scenario.networks());
         let stacks = Stacks::build(&scenario, &topology, &turns, &rows);
         let has_blocks = scenario.flow.iter().any(FlowConfig::has_blocks);
         let has_blocks = has_blocks || scenario.stack.hop.is_some();
         let hop = has_blocks.then(|| Arc::new(scenario.stack.of_blocks()));
-        let air = || topology.radios.iter().flatten().map(|radio| radio.config.phy());
-        let mut phys = air().filter(|phy| phy.kind != PhyKind::Wire);
-        let has_one_phy = phys.next().is_none_or(|first| phys.all(|phy| phy == first));
+        let has_one_phy = has_one_phy(&topology);
         let security = scenario.security.clone().filter(SecurityConfig::is_on).map(Arc::new);
         let nodes = (1..=scenario.node.len()).map(|number| {
             let node = NodeId(number as u16);
@@ -190,6 +193,7 @@ impl Scenario {
                 node,
                 name: names[number - 1].clone(),
                 addresses: AddressPlan(scenario.subnet),
+                networks: Arc::clone(&networks),
                 stack: stacks.of_node(node),
                 security: security.clone(),
                 hop: hop.clone(),
@@ -210,6 +214,14 @@ impl Scenario {
             Routes::OfFlows => scenario.flow_routes(&topology, &mut nodes),
         }
         Plan { nodes, hops: topology.hops, space: topology.space, sites: topology.sites }
+    }
+
+    /// The networks behind nodes.
+    fn networks(&self) -> Networks {
+        let behind = self.node.iter().zip(1..).flat_map(|(node, number)| {
+            node.networks.iter().map(move |prefix| (NodeId(number), *prefix))
+        });
+        Networks::build(AddressPlan(self.subnet), behind)
     }
 
     /// What sealing adds to each frame, in bytes.
@@ -258,6 +270,13 @@ impl Scenario {
             config,
         }
     }
+}
+
+/// Whether all radios on air have the same PHY.
+fn has_one_phy(topology: &Topology) -> bool {
+    let all = topology.radios.iter().flatten().map(|radio| radio.config.phy());
+    let mut phys = all.filter(|phy| phy.kind != PhyKind::Wire);
+    phys.next().is_none_or(|first| phys.all(|phy| phy == first))
 }
 
 /// Adds how frames go to and from neighbours with other radios, over links with rates, and over

@@ -6,9 +6,23 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use super::Found;
 use super::names::Names;
-use crate::base::{AddressPlan, NodeId, RadioId, Subnet, counted};
+use crate::base::{AddressPlan, NodeId, Prefix, RadioId, Subnet, counted};
 use crate::stack::plan::Topology;
 use crate::stack::scenario::{DeviceConfig, NodeConfig, Scenario};
+
+/// Addresses that are never behind a node.
+const NOT_BEYOND: [(Prefix, &str); 8] = [
+    (Prefix::v4(Ipv4Addr::UNSPECIFIED, 8), "addresses without a meaning"),
+    (Prefix::v4(Ipv4Addr::LOCALHOST, 8), "addresses of the host itself"),
+    (Prefix::v4(Ipv4Addr::new(169, 254, 0, 0), 16), "addresses of a single wire"),
+    (Prefix::v4(Ipv4Addr::new(224, 0, 0, 0), 4), "addresses of multicast groups"),
+    (Prefix::v4(Ipv4Addr::new(240, 0, 0, 0), 4), "reserved addresses"),
+    (Prefix::v6(Ipv6Addr::UNSPECIFIED, 96), "reserved addresses"),
+    (Prefix::v6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10), "addresses of a single wire"),
+    (Prefix::v6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8), "addresses of multicast groups"),
+];
+/// Most networks behind nodes: each packet for one is compared with all of them.
+const NETWORKS: usize = 1_024;
 
 pub(super) fn check_subnet(found: &mut Found, subnet: Subnet) {
     let Subnet { ipv4, ipv6 } = subnet;
@@ -55,6 +69,37 @@ fn not_for_hosts_v6(network: Ipv6Addr) -> Option<&'static str> {
         return Some("has addresses of a single wire (fe80::/10)");
     }
     network.is_multicast().then_some("has addresses of multicast groups (ff00::/8)")
+}
+
+/// Checks the networks behind nodes.
+pub(super) fn check_networks(found: &mut Found, scenario: &Scenario) {
+    let plan = AddressPlan(scenario.subnet);
+    let count: usize = scenario.node.iter().map(|node| node.networks.len()).sum();
+    if count > NETWORKS {
+        let message = format!("{count} networks are behind nodes");
+        found.add("node", message, format!("at most {NETWORKS}: put them together"));
+    }
+    for (index, node) in scenario.node.iter().enumerate() {
+        for (place, prefix) in node.networks.iter().enumerate() {
+            let path = format!("node[{index}].networks[{place}]");
+            let network = prefix.network();
+            let unusable = NOT_BEYOND.iter().find(|(range, _)| prefix.lies_in(range));
+            if network != *prefix {
+                let message = format!("{prefix} is no network: it has bits behind its prefix");
+                found.add(path, message, format!("\"{network}\""));
+            } else if let Some((_, what)) = unusable {
+                let message = format!("{prefix} has {what}: no packet goes to them over nodes");
+                found.add(path, message, "a network of hosts, for example \"192.168.7.0/24\"");
+            } else if prefix.lies_in(&plan.network(network.address())) {
+                let message = format!("{prefix} lies in the network that the nodes have");
+                let help = "another network, or another `subnet` for the nodes";
+                found.add(path, message, help);
+            } else if node.networks[..place].contains(prefix) {
+                let message = format!("'{}' has {prefix} twice", node.name);
+                found.add(path, message, "each network once");
+            }
+        }
+    }
 }
 
 /// The devices of the node at `path`, with their own paths, in the order of its radios.
@@ -273,6 +318,33 @@ mod tests {
         assert_eq!(problems(monitor), ["node[1].device.kind"]);
         let ethernet = serde_json::json!({ "kind": "ethernet", "interface": "eth0" });
         assert!(problems(ethernet).is_empty());
+    }
+
+    #[test]
+    fn networks_that_cannot_be_behind_a_node_are_refused() {
+        let problems = |networks: &[&str]| {
+            let networks = networks.iter().map(|text| text.parse().expect("a prefix")).collect();
+            let node = vec![NodeConfig { name: "a".into(), networks, ..NodeConfig::default() }];
+            let mut found = Found::default();
+            check_networks(&mut found, &Scenario { node, ..Scenario::default() });
+            found.0.into_iter().map(|problem| (problem.path, problem.help)).collect::<Vec<_>>()
+        };
+        let good = ["192.168.7.0/24", "0.0.0.0/0", "::/0", "0.0.0.0/1", "10.0.0.0/8", "fd00::/8"];
+        assert_eq!(problems(&good), []);
+        assert_eq!(problems(&["64:ff9b::/96"]), [], "NAT64");
+        let path = "node[0].networks[0]".to_owned();
+        let right = (path.clone(), "\"192.168.7.0/24\"".to_owned());
+        assert_eq!(problems(&["192.168.7.1/24"]), [right]);
+        for bad in ["10.66.7.0/24", "10.66.0.0/16", "127.0.0.0/8", "224.0.0.0/4", "fe80::/10"] {
+            let found = problems(&[bad]);
+            assert_eq!(found.len(), 1, "{bad}");
+            assert_eq!(found[0].0, path);
+        }
+        let twice = problems(&["192.168.7.0/24", "192.168.7.0/24"]);
+        assert_eq!(twice[0].0, "node[0].networks[1]");
+        let many: Vec<String> =
+            (0..=NETWORKS).map(|n| format!("172.{}.{}.0/24", n / 256, n % 256)).collect();
+        assert_eq!(problems(&many.iter().map(String::as_str).collect::<Vec<_>>())[0].0, "node");
     }
 
     #[test]

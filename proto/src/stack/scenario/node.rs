@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::radio_override::RadioOverride;
 use super::space::Position;
-use crate::base::PublicKey;
+use crate::base::{Prefix, PublicKey};
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,12 @@ pub struct NodeConfig {
     /// the links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceConfig>,
+    /// Networks behind it, to which its host passes packets on: `["192.168.7.0/24"]`, or
+    /// `["0.0.0.0/0", "::/0"]` for a node with an uplink. Every other node sends what is for such a
+    /// network to the nearest node before it; of several networks that have an address, the one
+    /// with the longest prefix counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Prefix>,
     /// Its public key, as `farhop keys` prints it on that node. A key that is not given here is
     /// trusted with `farhop keys trust`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
