@@ -11,7 +11,7 @@ use farhop_sim::engine::{Report, RunOptions, run};
 /// The hash of scenarios/demo.toml. It stands for every frame and its time: a change of it is a
 /// change of what goes on air, and has to be meant. `farhop sim scenarios/demo.toml --json` prints
 /// the new one.
-const DEMO_HASH: &str = "9e804d64e22223fd";
+const DEMO_HASH: &str = "452271a5e669bfe4";
 
 fn demo(loss: f64) -> Scenario {
     let mut scenario = farhop_testkit::scenario(include_str!("../../../scenarios/demo.toml"));

@@ -8,6 +8,16 @@ use super::{Group, Wild};
 use crate::base::{Cx, PacketUp};
 use crate::link::PeerSpec;
 
+impl Group {
+    /// Tells the schedule what is known of a cycle before anything was heard: with one neighbour,
+    /// how far that is.
+    pub(super) fn expect_cycle(&mut self, neighbours: usize) {
+        if let ([port], 1) = (&self.ports[..], neighbours) {
+            self.slots.expect(port.spec.way);
+        }
+    }
+}
+
 impl Wild {
     /// A send slot begins: the guard is over.
     pub(super) fn on_slot_began(&mut self, cx: &mut Cx<'_>, group: usize) {

@@ -183,6 +183,9 @@ impl Wild {
             port.peers.join(index, Duration::ZERO);
             all.push(new_peer(config, &settings, (*spec, place), &port.spec, peers.len()));
         }
+        for (index, group) in groups.iter_mut().enumerate() {
+            group.expect_cycle(all.iter().filter(|peer: &&Peer| peer.place.0 == index).count());
+        }
         Self {
             settings,
             groups,

@@ -1,6 +1,7 @@
 //! What a cycle takes beyond its two slots: the round-trip propagation delay.
 
-use super::STALE_CYCLES;
+use super::{STALE_CYCLES, Slots};
+use crate::base::Duration;
 
 /// Round-trip propagation delay over 200 km, in nanoseconds.
 const LONGEST_WAY: i64 = 1_400_000;
@@ -12,9 +13,24 @@ const FIRST_CYCLES: u32 = 16;
 pub(super) struct Excess {
     nanos: i64,
     measurements: u32,
+    /// What it probably is, before anything was measured.
+    expected: i64,
+}
+
+impl Slots {
+    /// With one neighbour at about this distance, as propagation delay: until the length of a cycle
+    /// is learned, a lost stamp then costs no more than later.
+    pub(in super::super) fn expect(&mut self, way: Duration) {
+        self.excess.expected = 2 * way.as_nanos() as i64;
+    }
 }
 
 impl Excess {
+    /// The node is no longer in step.
+    pub(super) fn forget(&mut self) {
+        (self.nanos, self.measurements) = (self.expected, 0);
+    }
+
     pub(super) fn nanos(self) -> i64 {
         self.nanos
     }

@@ -20,7 +20,8 @@
 //!
 //! This differs from the sheet in one point: without a stamp, a node continues with the cycle
 //! length that it has learned (`2 T` and the round-trip propagation delay) instead of `2 T`. The
-//! error after a lost stamp thus stays below the propagation delay instead of being twice that.
+//! error after a lost stamp thus stays below the propagation delay instead of being twice that. If
+//! there is one neighbour, the distance that the scenario names is its first guess.
 
 mod excess;
 
@@ -479,7 +480,7 @@ impl Slots {
         self.is_born = true;
         self.phase = Phase::Receive;
         self.heard = now;
-        self.excess = Excess::default();
+        self.excess.forget();
         self.start = asked;
         self.skip(now);
         self.free = self.start;

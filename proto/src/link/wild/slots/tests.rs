@@ -75,6 +75,21 @@ fn the_latest_of_two_masters_counts_and_moves_by_a_quarter_slot_at_most() {
 }
 
 #[test]
+fn a_cycle_takes_the_way_there_and_back_too_where_that_is_expected() {
+    let way = Duration::from_micros(267);
+    for (expected, beyond) in [(None, 0), (Some(way), 534)] {
+        let mut slots = slots("expecting");
+        expected.into_iter().for_each(|way| slots.expect(way));
+        slots.advance(Instant::ZERO);
+        let began = (NEAR, at(1_001_000));
+        slots.on_stamp(at(1_001_500), began, Exact(Duration::from_millis(1)), 0, T);
+        slots.advance(at(1_021_000));
+        slots.advance(at(1_040_000));
+        assert_eq!(slots.start(), at(1_060_000 + beyond), "after the first stamp");
+    }
+}
+
+#[test]
 fn a_late_wake_up_uses_what_is_left_or_passes_over() {
     let mut slots = in_step();
     assert_eq!(slots.advance(at(1_039_000)), Some(SlotEvent::Began));
