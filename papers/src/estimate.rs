@@ -26,6 +26,18 @@ impl Estimate {
         Self { mean, deviation, seeds: values.len() }
     }
 
+    /// How many times the mean of some values is that of others of the same seeds; its deviation is
+    /// that of the seeds around this ratio.
+    ///
+    /// Panics without values.
+    pub fn ratio(over: &[f64], under: &[f64]) -> Self {
+        let [above, below] = [over, under].map(|values| Self::of(values).mean);
+        let ratio = above / below;
+        let rest: Vec<f64> =
+            over.iter().zip(under).map(|(over, under)| (over - ratio * under) / below).collect();
+        Self { mean: ratio, ..Self::of(&rest) }
+    }
+
     /// A number that is computed, without deviation.
     pub fn exact(value: f64) -> Self {
         Self { mean: value, deviation: 0.0, seeds: 1 }
@@ -41,5 +53,14 @@ mod tests {
         let found = Estimate::of(&[1.0, 2.0, 3.0]);
         assert_eq!((found.mean, found.deviation, found.seeds), (2.0, 1.0, 3));
         assert_eq!(Estimate::of(&[7.0]).deviation, 0.0);
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_the_means_so_a_seed_with_next_to_nothing_does_not_decide_it() {
+        let found = Estimate::ratio(&[10.0, 10.0], &[4.9, 0.1]);
+        assert!((found.mean - 4.0).abs() < 1e-9, "{found:?}");
+        assert!((found.deviation - 2.4 * 4.0 / 2.5 * 2.0_f64.sqrt()).abs() < 1e-9, "{found:?}");
+        let even = Estimate::ratio(&[2.0, 4.0, 6.0], &[1.0, 2.0, 3.0]);
+        assert_eq!((even.mean, even.deviation, even.seeds), (2.0, 0.0, 3));
     }
 }

@@ -180,6 +180,14 @@ impl Results {
         Estimate::of(&values)
     }
 
+    /// How many times one number is another, as the papers print it: both as means over all seeds.
+    pub fn ratio(&self, over: impl Fn(At<'_>) -> f64, under: impl Fn(At<'_>) -> f64) -> Estimate {
+        let all = |number: &dyn Fn(At<'_>) -> f64| -> Vec<f64> {
+            (0..self.seeds).map(|seed| number(At { results: self, seed })).collect()
+        };
+        Estimate::ratio(&all(&over), &all(&under))
+    }
+
     /// Calls `look` with the results of each seed, in their order.
     pub fn each_seed<'a>(&'a self, mut look: impl FnMut(At<'a>)) {
         (0..self.seeds).for_each(|seed| look(At { results: self, seed }));

@@ -98,24 +98,24 @@ fn small(at: At<'_>, bytes: u64) -> f64 {
 fn judge(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     for (key, share) in [("none", 1.0), ("air", 0.5), ("driver", 0.5)] {
-        let part =
-            |at: At<'_>| at.total(&format!("beyond/{key}")) / (at.total("beyond/udp") * share);
-        found.add(if key == "none" { "clean" } else { key }, results.over_seeds(part));
+        let carried = |at: At<'_>| at.total(&format!("beyond/{key}"));
+        let part = results.ratio(carried, |at| at.total("beyond/udp") * share);
+        found.add(if key == "none" { "clean" } else { key }, part);
     }
     let sizes = SMALL.map(|bytes| bytes as f64);
     let longer = curve(&sizes, |bytes| results.over_seeds(|at| small(at, bytes as u64)));
     found.add("small", highest(&longer));
     let [hop, tcp] = many::PRODUCT;
-    let gain = |at: At<'_>| mean_kbps(at.report(hop)) / mean_kbps(at.report(tcp)).max(1e-3);
-    found.add("gain", results.over_seeds(gain));
+    let of = |key: &'static str| move |at: At<'_>| mean_kbps(at.report(key)).max(1e-3);
+    found.add("gain", results.ratio(of(hop), of(tcp)));
     found.add("fairness", results.of(hop, fairness));
     found.add("starved", results.of(hop, starved));
     for (key, _) in FIVE {
         let of = |at: At<'_>, carrier: Carrier| {
             at.total(&format!("beyond/five/{}/{key}", carrier.name()))
         };
-        let gain = |at: At<'_>| of(at, Carrier::Hop) / of(at, Carrier::Tcp).max(1e-6);
-        found.add(format!("five-{key}"), results.over_seeds(gain));
+        let gain = results.ratio(|at| of(at, Carrier::Hop), |at| of(at, Carrier::Tcp).max(1e-6));
+        found.add(format!("five-{key}"), gain);
     }
     let (x, y) = ("size of the file", "longer than UDP, round trips");
     let series = vec![ours("by default", &longer)];

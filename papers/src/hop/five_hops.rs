@@ -2,6 +2,7 @@
 
 use super::network::{self, Carrier, FILE, Net, kbps, names};
 use super::testbed::CORNERS;
+use crate::curve::highest;
 use crate::{At, Case, Effort, Estimate, Findings, Results, Target};
 
 pub(super) const TARGETS: &[Target] = &[
@@ -24,12 +25,14 @@ fn f7b(_: Effort, results: &Results) -> Findings {
         kbps(&at.report(&format!("f7b/{}", carrier.name())).flows[0])
     };
     let gains =
-        Carrier::OTHERS.map(|other| results.over_seeds(|at| of(at, Carrier::Hop) / of(at, other)));
+        Carrier::OTHERS.map(|other| results.ratio(|at| of(at, Carrier::Hop), |at| of(at, other)));
     for (other, gain) in Carrier::OTHERS.iter().zip(gains) {
         found.add(other.name(), gain);
     }
-    let others = |at: At<'_>| of(at, Carrier::Tcp).min(of(at, Carrier::Stitched));
-    found.add("dtn-lowest", results.over_seeds(|at| of(at, Carrier::Dtn) / others(at)));
+    let dtn_over = |other| results.ratio(|at| of(at, Carrier::Dtn), |at| of(at, other));
+    // Over the lower one of them.
+    let of_both = [(0.0, dtn_over(Carrier::Tcp)), (1.0, dtn_over(Carrier::Stitched))];
+    found.add("dtn-lowest", highest(&of_both));
     let means = Carrier::ALL.map(|carrier| results.over_seeds(|at| of(at, carrier)));
     let (title, all) = ("five hops, corner to corner", Carrier::ALL.map(Carrier::title));
     found.figures.push(network::goodputs("H-F7b", title, &all, means));

@@ -99,12 +99,11 @@ fn f9_of(at: At<'_>, carrier: Carrier) -> &Report {
 fn f9a(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let of = |at: At<'_>, carrier| mean_kbps(f9_of(at, carrier)).max(1e-3);
-    let gains =
-        Carrier::OTHERS.map(|other| results.over_seeds(|at| of(at, Carrier::Hop) / of(at, other)));
+    let step = |more, less| results.ratio(|at| of(at, more), |at| of(at, less));
+    let gains = Carrier::OTHERS.map(|other| step(Carrier::Hop, other));
     for (other, gain) in Carrier::OTHERS.iter().zip(gains) {
         found.add(other.name(), gain);
     }
-    let step = |more, less| results.over_seeds(|at| of(at, more) / of(at, less));
     found.add("tcp-stitched", step(Carrier::Tcp, Carrier::Stitched));
     found.add("stitched-dtn", step(Carrier::Stitched, Carrier::Dtn));
     let means = Carrier::ALL.map(|carrier| results.over_seeds(|at| of(at, carrier)));
@@ -122,7 +121,7 @@ fn whom_they_hear(results: &Results) -> crate::Table {
     let rows = ways.map(|(name, key)| {
         let of = |number: &dyn Fn(&Report) -> f64| results.over_seeds(|at| number(at.report(&key)));
         let tcp = |at: At<'_>| mean_kbps(f9_of(at, Carrier::Tcp)).max(1e-3);
-        let gain = results.over_seeds(|at| mean_kbps(at.report(&key)) / tcp(at));
+        let gain = results.ratio(|at| mean_kbps(at.report(&key)), tcp);
         let all = [of(&mean_kbps), gain, of(&starved), of(&fairness)];
         let cells = all.map(|all| format!("{:.2} ({:.2})", all.mean, all.deviation));
         [name.to_owned()].into_iter().chain(cells).collect()
@@ -210,7 +209,7 @@ fn t1(_: Effort, results: &Results) -> Findings {
     for carrier in Carrier::ALL {
         found.add(carrier.name(), results.over_seeds(|at| of(at, carrier)));
     }
-    let ratio = |a, b| results.over_seeds(|at| of(at, a) / of(at, b).max(1e-9));
+    let ratio = |a, b| results.ratio(|at| of(at, a), |at| of(at, b).max(1e-9));
     found.add("hop-tcp", ratio(Carrier::Hop, Carrier::Tcp));
     found.add("tcp-stitched", ratio(Carrier::Tcp, Carrier::Stitched));
     found.add("stitched-dtn", ratio(Carrier::Stitched, Carrier::Dtn));
@@ -243,7 +242,7 @@ fn f10(_: Effort, results: &Results) -> Findings {
     let of =
         |at: At<'_>, part: &str, count: usize| mean_kbps(at.report(&format!("f10/{part}/{count}")));
     let gain = |more: &str, less: &str, count: usize| {
-        results.over_seeds(|at| of(at, more, count) / of(at, less, count).max(1e-3))
+        results.ratio(|at| of(at, more, count), |at| of(at, less, count).max(1e-3))
     };
     for count in F10_FLOWS {
         found.add(format!("withholding-{count}"), gain("withholding", "basic", count));
@@ -363,7 +362,7 @@ fn t2(_: Effort, results: &Results) -> Findings {
         let flows = &at.report(&format!("t2/{what}")).flows;
         jain(&flows.iter().map(kbps).collect::<Vec<f64>>())
     };
-    let ratio = |a: &str, b: &str| results.over_seeds(|at| of(at, a) / of(at, b).max(1e-3));
+    let ratio = |a: &str, b: &str| results.ratio(|at| of(at, a), |at| of(at, b).max(1e-3));
     found.add("best-tcp", ratio("best", "tcp"));
     found.add("best-weighted", ratio("best", "weighted"));
     found.add("weighted-tcp", ratio("weighted", "tcp"));
@@ -412,11 +411,11 @@ fn t3(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let of = |at: At<'_>, what: &str| mean_kbps(at.report(&format!("t3/{what}"))).max(1e-3);
     // The printed numbers were measured with an IP address as the next hop (`hop.md` 9).
-    found.add("gain", results.over_seeds(|at| of(at, "ip") / of(at, "tcp")));
+    found.add("gain", results.ratio(|at| of(at, "ip"), |at| of(at, "tcp")));
     let fair = |at: At<'_>| fairness(at.report("t3/ip")) - fairness(at.report("t3/tcp"));
     found.add("fairness", results.over_seeds(fair));
     found.add("forwarded", results.of("t3/ip", passed_on));
-    found.add("raw", results.over_seeds(|at| of(at, "hop") / of(at, "ip")));
+    found.add("raw", results.ratio(|at| of(at, "hop"), |at| of(at, "ip")));
     found
 }
 
@@ -448,8 +447,8 @@ fn t5(_: Effort, results: &Results) -> Findings {
         at.report(&key(carrier)).flows[..5].iter().map(kbps).sum::<f64>() / 5.0
     };
     let call = |at: At<'_>, carrier| at.report(&key(carrier)).flows[5].voip.unwrap_or_default();
-    let gain = |at: At<'_>| goodput(at, Carrier::Hop) / goodput(at, Carrier::Tcp).max(1e-3);
-    found.add("gain", results.over_seeds(gain));
+    let tcp = |at: At<'_>| goodput(at, Carrier::Tcp).max(1e-3);
+    found.add("gain", results.ratio(|at| goodput(at, Carrier::Hop), tcp));
     let drop = |at: At<'_>| call(at, Carrier::Tcp).mos - call(at, Carrier::Hop).mos;
     found.add("mos", results.over_seeds(drop));
     let mean = |at: At<'_>, carrier| {

@@ -51,17 +51,17 @@ fn f2(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     found.add("hop", results.of("f2/hop", of_hop));
     found.add("tcp", results.of("f2/tcp", of_tcp));
-    let ratio = |at: At<'_>| of_hop(at.report("f2/hop")) / of_tcp(at.report("f2/tcp"));
-    found.add("ratio", results.over_seeds(ratio));
+    let hop = |at: At<'_>| of_hop(at.report("f2/hop"));
+    found.add("ratio", results.ratio(hop, |at| of_tcp(at.report("f2/tcp"))));
     found
 }
 
 fn f5(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
-    // The first block is sent right after its request; every other one has a request before its
-    // frames and one after them.
+    // Each block has a request before its frames and one after them. So has the first one, which
+    // is small: its frames follow the first request at once.
     let blocks = |report: &Report| sum(report, "hop", "blocks_delivered");
-    let requests = |report: &Report| sum(report, "hop", "requests") / (blocks(report) * 2.0 - 1.0);
+    let requests = |report: &Report| sum(report, "hop", "requests") / (blocks(report) * 2.0);
     found.add("requests", results.of("f2/hop", requests));
     let again = |report: &Report| sum(report, "hop", "frames_again");
     found.add("again", results.of("f2/hop", again));

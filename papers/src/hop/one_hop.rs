@@ -55,11 +55,10 @@ fn f7a_mean(at: At<'_>, what: &str) -> f64 {
 
 fn f7a(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
-    let best = |at: At<'_>| f7a_mean(at, "persistent");
-    found.add("gain", results.over_seeds(|at| f7a_mean(at, "hop") / best(at)));
-    let step = |from: &'static str, to: &'static str| {
-        results.over_seeds(|at| f7a_mean(at, to) / f7a_mean(at, from))
-    };
+    let ratio =
+        |over: &str, under: &str| results.ratio(|at| f7a_mean(at, over), |at| f7a_mean(at, under));
+    found.add("gain", ratio("hop", "persistent"));
+    let step = |from: &str, to: &str| ratio(to, from);
     found.add("txop", step("default", "txop"));
     found.add("persistent", step("txop", "persistent"));
     let keys = ["default", "txop", "persistent", "hop"];
@@ -67,9 +66,7 @@ fn f7a(_: Effort, results: &Results) -> Findings {
     let means = keys.map(|key| results.over_seeds(|at| f7a_mean(at, key)));
     let title = "one hop, mean of five links";
     found.figures.push(network::goodputs("H-F7a", title, &names, means));
-    let gains = keys[..3]
-        .iter()
-        .map(|key| results.over_seeds(|at| f7a_mean(at, "hop") / f7a_mean(at, key)));
+    let gains = keys[..3].iter().map(|key| ratio("hop", key));
     // The paper prints only the gain over the best setting of TCP.
     found.figures.push(network::gains("H-F7a", title, &names[..3], gains, [(2.0, 1.4)]));
     found
@@ -92,9 +89,11 @@ fn n1_cases(effort: Effort) -> Vec<Case> {
 fn n1(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     for (name, _) in G_LOSS {
-        let gain =
-            |at: At<'_>| at.total(&format!("n1/hop/{name}")) / at.total(&format!("n1/tcp/{name}"));
-        found.add(name, results.over_seeds(gain));
+        let of = |carrier: &str| {
+            let key = format!("n1/{carrier}/{name}");
+            move |at: At<'_>| at.total(&key)
+        };
+        found.add(name, results.ratio(of("hop"), of("tcp")));
     }
     found
 }
@@ -123,7 +122,7 @@ fn f7c_gain(results: &Results, bytes: u64) -> Estimate {
             |pair: [u16; 2]| format!("f7c/{}/{bytes}/{}", carrier.name(), names(pair).join("-"));
         sample().into_iter().map(|pair| mean_kbps(at.report(&key(pair)))).sum::<f64>()
     };
-    results.over_seeds(|at| sum(at, Carrier::Hop) / sum(at, Carrier::Tcp))
+    results.ratio(|at| sum(at, Carrier::Hop), |at| sum(at, Carrier::Tcp))
 }
 
 fn f7c(_: Effort, results: &Results) -> Findings {
@@ -169,9 +168,8 @@ fn f8(effort: Effort, results: &Results) -> Findings {
         let is_too_short = effort.quick && carrier == Carrier::Hop && drops > 0.5 && !is_whole;
         if is_too_short { f64::NAN } else { mean_kbps(report) }
     };
-    let share = |carrier, drops: f64| {
-        results.over_seeds(|at| of(at, carrier, drops) / of(at, carrier, 0.0))
-    };
+    let share =
+        |carrier, drops: f64| results.ratio(|at| of(at, carrier, drops), |at| of(at, carrier, 0.0));
     found.add("tcp-20", share(Carrier::Tcp, 0.2));
     found.add("hop-50", share(Carrier::Hop, 0.5));
     found.add("hop-80", share(Carrier::Hop, 0.8));

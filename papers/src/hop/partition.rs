@@ -60,7 +60,7 @@ fn judge(_: Effort, results: &Results) -> Findings {
     let of = |at: At<'_>, key: &str| kbps(&at.report(&format!("t4/{key}")).flows[0]);
     let all = |key: &str| results.over_seeds(|at| of(at, key));
     // The paper's H counts all waiting blocks, whether the next hop is up or not.
-    found.add("gain", results.over_seeds(|at| of(at, "always") / of(at, "h1").max(1e-9)));
+    found.add("gain", results.ratio(|at| of(at, "always"), |at| of(at, "h1").max(1e-9)));
     found.add("h1", all("h1"));
     found.add("tcp", all("tcp"));
     let bars = ["h1", "h100", "always", "tcp"].map(all);

@@ -170,7 +170,7 @@ fn goodput(report: &Report) -> f64 {
 
 fn gain(results: &Results, variant: &str, km: f64, loss: f64) -> Estimate {
     let of = |seed: At<'_>, variant| goodput(seed.report(&key(variant, km, loss)));
-    results.over_seeds(|seed| of(seed, variant) / of(seed, "base"))
+    results.ratio(|seed| of(seed, variant), |seed| of(seed, "base"))
 }
 
 fn delay(

@@ -110,14 +110,13 @@ fn f9_figure(id: &str, title: &str, curves: &[Curve; 2], mut published: Vec<Seri
 /// The smallest ratio of the slotted link to CSMA over the distances that `far` selects.
 fn least_ratio(results: &Results, way: &str, loss: f64, far: impl Fn(f64) -> bool) -> Estimate {
     let ratio = |km: f64| {
-        results.over_seeds(|seed| {
-            let of = |link| seed.total(&f9_key(link, way, loss, km));
-            // CSMA may carry nothing; it then counts as 1 bit/s. What was not measured stays so.
-            match of("csma") {
-                unknown if unknown.is_nan() => f64::NAN,
-                csma => of("wild") / csma.max(1e-6),
-            }
-        })
+        let of = |seed: At<'_>, link| seed.total(&f9_key(link, way, loss, km));
+        // CSMA may carry nothing; it then counts as 1 bit/s. What was not measured stays so.
+        let csma = |seed: At<'_>| match of(seed, "csma") {
+            nothing if nothing < 1e-6 => 1e-6,
+            carried => carried,
+        };
+        results.ratio(|seed| of(seed, "wild"), csma)
     };
     let far: Vec<f64> = F9_KM.into_iter().filter(|km| far(*km)).collect();
     lowest(&curve(&far, ratio))
@@ -132,11 +131,8 @@ fn f9a(_: Effort, results: &Results) -> Findings {
     let variation = (highest(wild).mean - lowest(wild).mean) / highest(wild).mean;
     found.add("variation", Estimate::exact(variation * 100.0));
     found.add("crossover", crossing(csma, wild));
-    let collapse = |seed: At<'_>| {
-        let of = |km| seed.total(&f9_key("csma", "one", 0.0, km));
-        of(140.0) / of(105.0)
-    };
-    found.add("collapse", results.over_seeds(collapse));
+    let of = |seed: At<'_>, km| seed.total(&f9_key("csma", "one", 0.0, km));
+    found.add("collapse", results.ratio(|seed| of(seed, 140.0), |seed| of(seed, 105.0)));
     let published = vec![
         Series::published("WiLDNet outdoors", [(8.0, 3.65), (45.0, 3.10), (65.0, 2.98)])
             .beside(WILDNET),
@@ -214,7 +210,7 @@ fn t1(_: Effort, results: &Results) -> Findings {
             );
         }
         let of = |seed: At<'_>, link| seed.total(&format!("t1/{name}/{link}/both"));
-        let gain = results.over_seeds(|seed| of(seed, "wild") / of(seed, "csma"));
+        let gain = results.ratio(|seed| of(seed, "wild"), |seed| of(seed, "csma"));
         found.add(format!("{name}-gain"), gain);
     }
     found
@@ -239,7 +235,7 @@ fn f10(_: Effort, results: &Results) -> Findings {
     let (wild, csma) = (of("wild"), of("csma"));
     let gains = curve(&F10_LOSS[..4], |loss| {
         let of = |seed: At<'_>, link| seed.total(&format!("f10/{link}/{loss}"));
-        results.over_seeds(|seed| of(seed, "wild") / of(seed, "csma").max(1e-6))
+        results.ratio(|seed| of(seed, "wild"), |seed| of(seed, "csma").max(1e-6))
     });
     for (loss, gain) in &gains {
         found.add(format!("ratio-{:.0}", loss * 100.0), *gain);

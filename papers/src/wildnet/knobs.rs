@@ -51,11 +51,10 @@ fn f11(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let of = |loss: f64| curve(&F11_MBPS, |mbps| results.of(&format!("f11/{loss}/{mbps}"), jitter));
     let [clear, lossy] = F11_LOSS.map(of);
-    let mean = |curve: &Curve| curve.iter().map(|at| at.1.mean).sum::<f64>() / curve.len() as f64;
-    found.add("lossy-above", Estimate::exact(mean(&lossy) - mean(&clear)));
-    let ends = |curve: &Curve| curve[F11_MBPS.len() - 1].1.mean / curve[0].1.mean;
-    found.add("falls-0", Estimate::exact(ends(&clear)));
-    found.add("falls-25", Estimate::exact(ends(&lossy)));
+    let above = clear.iter().zip(&lossy).map(|(clear, lossy)| lossy.1.mean - clear.1.mean);
+    found.add("lossy-above", Estimate::exact(above.fold(f64::INFINITY, f64::min)));
+    found.add("rise-0", largest_rise(&clear));
+    found.add("rise-25", largest_rise(&lossy));
     found.add("most-25", highest(&lossy));
     let series = vec![ours("no loss", &clear), ours("25% loss", &lossy)];
     let (x, y) = ("offered, Mb/s", "jitter, ms");
@@ -159,10 +158,17 @@ const F13_MS: [f64; 6] = [5.0, 10.0, 20.0, 30.0, 50.0, 80.0];
 fn f13_cases(effort: Effort) -> Vec<Case> {
     let mut cases = Vec::new();
     for slot_ms in F13_MS {
-        let net = Net::pair(60.0).seconds(effort, 60.0).wild_with(|wild| wild.slot_ms = slot_ms);
-        cases.push(net.clone().udp(1, 2, None).case(format!("f13/udp/{slot_ms}")));
-        cases.push(net.clone().tcp(1, 2).case(format!("f13/tcp/{slot_ms}")));
-        cases.push(net.tcp_both().case(format!("f13/both/{slot_ms}")));
+        let net = Net::pair(60.0).seconds(effort, 60.0);
+        let udp = net.clone().udp(1, 2, None);
+        for (name, net) in [
+            ("udp", udp.clone()),
+            ("udp-both", udp.udp(2, 1, None)),
+            ("tcp", net.clone().tcp(1, 2)),
+            ("both", net.tcp_both()),
+        ] {
+            let net = net.wild_with(|wild| wild.slot_ms = slot_ms);
+            cases.push(net.case(format!("f13/{name}/{slot_ms}")));
+        }
     }
     cases
 }
@@ -172,14 +178,23 @@ fn f13(_: Effort, results: &Results) -> Findings {
     let of = |name: &str| totals(results, &F13_MS, |slot_ms| format!("f13/{name}/{slot_ms}"));
     let udp = of("udp");
     found.add("udp-fall", largest_fall(&udp));
-    for name in ["udp", "tcp", "both"] {
+    found.add("udp-both-fall", largest_fall(&of("udp-both")));
+    for name in ["udp", "udp-both", "tcp", "both"] {
         let at = |slot_ms: f64| format!("f13/{name}/{slot_ms}");
-        let ratio = |seed: At<'_>| seed.total(&at(80.0)) / seed.total(&at(20.0));
-        found.add(format!("{name}-80"), results.over_seeds(ratio));
+        let ratio = results.ratio(|seed| seed.total(&at(80.0)), |seed| seed.total(&at(20.0)));
+        found.add(format!("{name}-80"), ratio);
     }
-    let small = |seed: At<'_>| seed.total("f13/udp/5") / seed.total("f13/udp/20");
-    found.add("udp-5", results.over_seeds(small));
-    let names = [("udp", "UDP one way"), ("tcp", "TCP one way"), ("both", "TCP both ways")];
+    for name in ["udp", "udp-both"] {
+        let at = |slot_ms: f64| format!("f13/{name}/{slot_ms}");
+        let small = results.ratio(|seed| seed.total(&at(5.0)), |seed| seed.total(&at(20.0)));
+        found.add(format!("{name}-5"), small);
+    }
+    let names = [
+        ("udp", "UDP one way"),
+        ("udp-both", "UDP both ways"),
+        ("tcp", "TCP one way"),
+        ("both", "TCP both ways"),
+    ];
     let series = names.map(|(name, title)| ours(title, &of(name))).to_vec();
     let (x, y) = ("slot, ms", "received, Mb/s");
     found.figures.push(Figure::new("W-F13", "throughput by length of slot, 60 km", x, y, series));
@@ -219,7 +234,7 @@ fn f14(_: Effort, results: &Results) -> Findings {
         .iter()
         .map(|loss| {
             let of = |seed: At<'_>, slot: u8| mean(seed.report(&format!("f14/{loss}/{slot}")));
-            (*loss, results.over_seeds(|seed| of(seed, 80) / of(seed, 20)))
+            (*loss, results.ratio(|seed| of(seed, 80), |seed| of(seed, 20)))
         })
         .collect();
     found.add("ratio-least", crate::curve::lowest(&ratios));

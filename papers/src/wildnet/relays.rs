@@ -102,8 +102,7 @@ fn n1(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     found.add("same", results.total("n1/0"));
     found.add("apart", results.total("n1/4"));
-    let ratio = |seed: At<'_>| seed.total("n1/4") / seed.total("n1/0");
-    found.add("ratio", results.over_seeds(ratio));
+    found.add("ratio", results.ratio(|seed| seed.total("n1/4"), |seed| seed.total("n1/0")));
     found
 }
 
@@ -144,7 +143,7 @@ fn t2(_: Effort, results: &Results) -> Findings {
         }
         let gain = |way: &str| {
             let of = |seed: At<'_>, link| seed.total(&t2_key(link, nodes, way));
-            results.over_seeds(|seed| of(seed, "wild") / of(seed, "csma"))
+            results.ratio(|seed| of(seed, "wild"), |seed| of(seed, "csma"))
         };
         if nodes > 2 {
             found.add(format!("gain-{nodes}-both"), gain("both"));
@@ -164,8 +163,8 @@ fn n8_cases(effort: Effort) -> Vec<Case> {
 
 fn n8(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
-    let part = |seed: At<'_>| seed.total(&t2_key("wild", 4, "both")) / seed.total("n8/raw");
-    found.add("part", results.over_seeds(part));
+    let chain = |seed: At<'_>| seed.total(&t2_key("wild", 4, "both"));
+    found.add("part", results.ratio(chain, |seed| seed.total("n8/raw")));
     found
 }
 
@@ -193,10 +192,10 @@ fn t3(_: Effort, results: &Results) -> Findings {
             nothing if nothing < 1e-6 => 1e-6,
             total => total,
         };
-        let ratio = |seed: At<'_>| of(seed, "different") / of(seed, "same");
-        found.add(format!("{link}-ratio-{way}"), results.over_seeds(ratio));
+        let ratio = results.ratio(|seed| of(seed, "different"), |seed| of(seed, "same"));
+        found.add(format!("{link}-ratio-{way}"), ratio);
     }
     let of = |seed: At<'_>, link| seed.total(&key(link, "same", "both"));
-    found.add("gain", results.over_seeds(|seed| of(seed, "wild") / of(seed, "csma")));
+    found.add("gain", results.ratio(|seed| of(seed, "wild"), |seed| of(seed, "csma")));
     found
 }

@@ -133,7 +133,7 @@ fn x3(_: Effort, results: &Results) -> Findings {
     let mut found = Findings::default();
     let ratio = |over: &str, under: &str, loss: f64| {
         let of = |seed: At<'_>, link| seed.total(&x3_key(link, loss));
-        results.over_seeds(|seed| of(seed, over) / of(seed, under).max(1e-6))
+        results.ratio(|seed| of(seed, over), |seed| of(seed, under).max(1e-6))
     };
     found.add("wild-clear", ratio("wild", "csma", 0.0));
     found.add("two-p-clear", ratio("two-p", "csma", 0.0));

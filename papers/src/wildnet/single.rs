@@ -69,7 +69,7 @@ fn f2a(_: Effort, results: &Results) -> Findings {
         found.add(format!("rise-{retries}"), largest_rise(&points[..ANSWERED]));
         let at = |km: f64| format!("f2a/{retries}/{km}");
         let share = |from: f64, to: f64| {
-            results.over_seeds(|seed| seed.total(&at(to)) / seed.total(&at(from)))
+            results.ratio(|seed| seed.total(&at(to)), |seed| seed.total(&at(from)))
         };
         found.add(format!("share-110-{retries}"), share(1.0, 110.0));
         let Estimate { mean, deviation, seeds } = share(110.0, 140.0);

@@ -55,7 +55,7 @@ fn judge(_: Effort, results: &Results) -> Findings {
     for snoop in ["snoop-csma", "snoop-csma-0", "snoop-wild"] {
         let ratio = |loss: f64| {
             let of = |seed: At<'_>, link| seed.total(&key(link, loss)).max(1e-6);
-            results.over_seeds(|seed| of(seed, "wild") / of(seed, snoop))
+            results.ratio(|seed| of(seed, "wild"), |seed| of(seed, snoop))
         };
         let ratios: Vec<_> = LOSS[LOSSY..].iter().map(|loss| (*loss, ratio(*loss))).collect();
         found.add(format!("over-{snoop}"), lowest(&ratios));

@@ -10,6 +10,9 @@ use super::world::World;
 
 /// How often nodes are inspected: twice in a slot of the default length.
 const PERIOD: Duration = Duration::from_millis(10);
+/// They are also inspected this long before a receiver's own slot begins: until then it may learn
+/// how long the sender's slot is.
+const BEFORE: Duration = Duration::from_micros(1);
 /// How long a link must have been in step before errors count; meanwhile it learns its cycle.
 const SETTLED: Duration = Duration::from_secs(1);
 /// With more nodes, this would take a noticeable part of the run time, so it is off.
@@ -78,6 +81,11 @@ impl SlotErrors {
         };
         for ([from, to], direction) in &mut self.directions {
             let both = slot_of(*from, *to).zip(slot_of(*to, *from));
+            if let Some((_, ("receive", start))) = both
+                && start > now + BEFORE * 2
+            {
+                self.next = self.next.min(start - BEFORE);
+            }
             direction.look(now, both);
         }
     }
