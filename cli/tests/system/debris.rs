@@ -82,6 +82,8 @@ fn a_kept_lab_is_listed_entered_and_taken_down_with_what_runs_in_it() {
     let seen = place.exec("hill", &["ls", "/proc/self/fd/../net/dev_snmp6"]);
     assert!(String::from_utf8_lossy(&seen.stdout).contains("farhop0"), "{}", stderr(&seen));
     assert_eq!(place.exec("hill", &["false"]).status.code(), Some(1), "its own exit status");
+    let named = place.exec("hill", &["getent", "ahostsv4", "valley"]);
+    assert!(String::from_utf8_lossy(&named.stdout).contains("10.66.0.2"), "{named:?}");
     let wrong = place.exec("moon", &["true"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr(&wrong).contains("it has hill, valley"), "{}", stderr(&wrong));
