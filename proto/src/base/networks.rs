@@ -23,10 +23,10 @@ pub struct Network {
 /// The networks behind nodes.
 ///
 /// All nodes know them from their files. Nobody announces a network (HNA: RFC 3626, section 12), so
-/// that no node can draw traffic by a lie. Each packet goes to the nearest node before the longest
-/// network that has its destination. Each relay judges by its own routes, and is nearer to that
-/// node than the relay before, so no packet travels in circles; unless relays know different states
-/// of the network for a moment, until the hop limit.
+/// that no node can claim one that the files do not give it. Each packet goes to the nearest node
+/// before the longest network that has its destination. Each relay judges by its own routes, and is
+/// nearer to that node than the relay before, so no packet travels in circles; unless relays know
+/// different states of the network for a moment, until the hop limit.
 #[derive(Clone, Debug, Default)]
 pub struct Networks {
     plan: AddressPlan,
