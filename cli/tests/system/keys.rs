@@ -129,7 +129,7 @@ fn a_revoked_node_is_cut_off_at_once_and_a_trusted_one_let_in() {
         return;
     }
     let lab = place.labs()[0]["id"].as_str().expect("an id").to_owned();
-    let folder = |node: &str| place.path(&format!("run/labs/{lab}/keys/{node}"));
+    let folder = |node: &str| place.path(&format!("run/farhop/labs/{lab}/keys/{node}"));
     let ping = || {
         let words = ["ping", "-n", "-c", "2", "-i", "0.1", "-W", "1", "10.66.0.2"];
         is_answered(&place.exec("hill", &words))

@@ -48,8 +48,9 @@ impl Place {
         Self { dir }
     }
 
+    /// Also what farhop takes for an ordinary user whose `XDG_RUNTIME_DIR` is its parent.
     pub(crate) fn runtime(&self) -> PathBuf {
-        self.dir.join("run")
+        self.dir.join("run").join("farhop")
     }
 
     pub(crate) fn path(&self, name: &str) -> String {

@@ -31,7 +31,7 @@ const NODE_VARIABLE: &str = "FARHOP_LAB_NODE";
 /// Must be called before the process has other threads.
 pub fn exec(lab: &LabState, node: &str, command: &[impl AsRef<OsStr>]) -> LabError {
     // Inside, an ordinary user looks like root, who has another runtime folder.
-    let runtime = labs_dir();
+    let (runtime, dir) = (labs_dir(), lab.dir());
     match enter(lab, node) {
         Err(error) => error,
         Ok(()) => {
@@ -39,7 +39,7 @@ pub fn exec(lab: &LabState, node: &str, command: &[impl AsRef<OsStr>]) -> LabErr
                 return LabError::NotFound("no program to run".into());
             };
             // Without names, programs still have addresses.
-            let _ = names::show(&lab.dir());
+            let _ = names::show(&dir);
             let mut command = Command::new(program);
             command.args(words).env(LAB_VARIABLE, lab.mark()).env(NODE_VARIABLE, node);
             command.envs(runtime.parent().map(|dir| ("FARHOP_RUNTIME_DIR", dir)));

@@ -16,10 +16,11 @@ const HOSTS: &str = "/etc/hosts";
 /// The name of the file in the folder of a lab.
 const FILE: &str = "hosts";
 
-/// Writes the file into the folder of a lab: its nodes, then what the host's own file has.
+/// Writes the file into the folder of a lab: its nodes, then what the host's own file has. Programs
+/// need the `localhost` of that file, whatever a node is called.
 pub(super) fn write(dir: &Path, plan: &Plan) -> io::Result<()> {
     let mut text = String::new();
-    for node in &plan.nodes {
+    for node in plan.nodes.iter().filter(|node| node.name != "localhost") {
         let (ipv4, ipv6) = (node.addresses.ipv4(node.node), node.addresses.ipv6(node.node));
         let _ = writeln!(text, "{ipv4} {name}\n{ipv6} {name}", name = node.name);
     }
