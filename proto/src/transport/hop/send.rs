@@ -230,9 +230,10 @@ impl Hop {
         }
     }
 
-    /// Asks again, unless the rest of the block no longer comes.
+    /// Asks again, unless the rest of the block no longer comes, or the block is gone: another one
+    /// that was begun in the meantime may have needed its memory.
     pub(super) fn ask_again(&mut self, now: Instant, id: BlockId) {
-        let block = self.blocks.get_mut(&id).expect("the caller has looked");
+        let Some(block) = self.blocks.get_mut(&id) else { return };
         if !block.is_complete() && block.used + SILENT <= now {
             (block.transfer, block.goes_around) = (None, false);
             self.end_asking(id);
