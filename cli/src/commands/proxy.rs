@@ -9,7 +9,9 @@ use std::time::Duration;
 use farhop_proto::base::Prefix;
 use farhop_run::daemon::query;
 use farhop_run::device::os::ask_for_descriptors;
-use farhop_run::proxy::{Allowed, Entry, Exit, Exits, Forward, Place, Redirect, Rules, has_route};
+use farhop_run::proxy::{
+    Allowed, Entry, Exit, Exits, Forward, Place, Redirect, Rules, Targets, has_route,
+};
 use farhop_run::sockets::client::Daemon;
 
 use super::daemons::{Wanted, check_node, only, statuses};
@@ -162,21 +164,20 @@ fn check_exits(exits: &Exits, status: &serde_json::Value) -> Result<(), Failure>
 
 fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redirect, Failure> {
     let port = entry.take_redirected()?;
-    let own = own_network(options)?;
-    let prefixes = exits.prefixes();
+    let targets = targets(options, exits)?;
     for process in Redirect::others().map_err(|error| failed(&error))? {
         tell(&format!(
             "farhop: process {process} redirects TCP of this host too: connections that both mean \
              go to one of them, whichever"
         ));
     }
-    let redirect = Redirect::install(port, prefixes.as_deref(), &own);
+    let redirect = Redirect::install(port, &targets);
     let redirect = redirect.map_err(|error| failed(&error))?;
     print_text(&format!("TCP is redirected to port {port}"))?;
     // One public address (TEST-NET-1) stands for all of them.
     let world = || vec![("192.0.2.1".parse::<Prefix>().expect("an address"), "default".to_owned())];
-    let named = |all: Vec<Prefix>| all.into_iter().map(|it| (it, it.to_string())).collect();
-    for (prefix, name) in prefixes.map_or_else(world, named) {
+    let named = || exits.prefixes().into_iter().map(|it| (it, it.to_string())).collect();
+    for (prefix, name) in if exits.has_default() { world() } else { named() } {
         if !has_route(&prefix) {
             tell(&format!(
                 "farhop: this host has no route to all of {name}; where it has none, the kernel \
@@ -188,9 +189,10 @@ fn redirect(options: &ProxyOptions, entry: &Entry, exits: &Exits) -> Result<Redi
     Ok(redirect)
 }
 
-/// The prefixes of farhop's own network and of the networks behind nodes, but for those of all
-/// addresses: they have routes, and need no proxy.
-fn own_network(options: &ProxyOptions) -> Result<Vec<Prefix>, Failure> {
+/// To what connections are redirected: prefixes that have an exit of their own, and with a default
+/// exit all others. The exceptions have routes and need no proxy: nodes, and networks behind nodes
+/// unless they have an exit of their own, or all addresses.
+fn targets(options: &ProxyOptions, exits: &Exits) -> Result<Targets, Failure> {
     let status = statuses(options.daemon.wanted())?;
     let addresses = status.first().map(|status| status["addresses"].clone()).unwrap_or_default();
     let network = |address: &serde_json::Value| {
@@ -202,8 +204,12 @@ fn own_network(options: &ProxyOptions) -> Result<Vec<Prefix>, Failure> {
     let networks = networks.unwrap_or_default();
     let prefix = |network: &serde_json::Value| network["network"].as_str()?.parse().ok();
     let behind = networks.as_array().into_iter().flatten().filter_map(prefix);
-    let own = addresses.as_array().into_iter().flatten().filter_map(network);
-    Ok(own.chain(behind.filter(|prefix: &Prefix| prefix.bits() > 0)).collect())
+    let behind = behind.filter(|prefix: &Prefix| prefix.bits() > 0).collect();
+    Ok(Targets {
+        never: addresses.as_array().into_iter().flatten().filter_map(network).collect(),
+        named: exits.prefixes(),
+        others_except: exits.has_default().then_some(behind),
+    })
 }
 
 pub(crate) fn exit(options: &ExitOptions) -> Result<(), Failure> {

@@ -19,7 +19,7 @@ mod tests;
 
 pub use entry::{Entry, Forward, Place};
 pub use exit::Exit;
-pub use redirect::{Redirect, RedirectError};
+pub use redirect::{Redirect, RedirectError, Targets};
 pub use rules::{Allowed, Exits, NotUnderstood, Rules, has_route};
 pub use target::{SERVICE, Target};
 

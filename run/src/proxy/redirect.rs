@@ -29,6 +29,17 @@ pub enum RedirectError {
     Refused(String),
 }
 
+/// The addresses to which connections are redirected, as far as they are not local.
+#[derive(Clone, Debug, Default)]
+pub struct Targets {
+    /// Never.
+    pub never: Vec<Prefix>,
+    /// Apart from those.
+    pub named: Vec<Prefix>,
+    /// Everything else except these prefixes; `None` for nothing else.
+    pub others_except: Option<Vec<Prefix>>,
+}
+
 /// The redirection, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Redirect {
@@ -36,18 +47,13 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Redirects TCP connections of this host, and those that it forwards, to a local port: only
-    /// those to the prefixes `only`, or all except to `except` and to local addresses.
+    /// Redirects TCP connections of this host, and those that it forwards, to a local port.
     ///
     /// Fails if `nft` is missing or not permitted.
-    pub fn install(
-        port: u16,
-        only: Option<&[Prefix]>,
-        except: &[Prefix],
-    ) -> Result<Self, RedirectError> {
+    pub fn install(port: u16, targets: &Targets) -> Result<Self, RedirectError> {
         let own = u64::from(std::process::id());
         let table = format!("{TABLE}{own}_{}_{}", began(own).unwrap_or(0), namespace());
-        run(&["-f", "-"], &script(&table, port, only, except))?;
+        run(&["-f", "-"], &script(&table, port, targets))?;
         Ok(Self { table })
     }
 
@@ -92,24 +98,21 @@ fn tables() -> Result<String, RedirectError> {
 }
 
 /// The table as a script for `nft`.
-fn script(table: &str, port: u16, only: Option<&[Prefix]>, except: &[Prefix]) -> String {
+fn script(table: &str, port: u16, targets: &Targets) -> String {
     let mut rules = format!("meta mark {MARK:#x} return\nmeta l4proto != tcp return\n");
     rules += "fib daddr type local return\n";
     rules += &format!("ip daddr {{ {LOCAL_4} }} return\nip6 daddr {{ {LOCAL_6} }} return\n");
     let family = |prefix: &Prefix| if prefix.is_ipv4() { "ip" } else { "ip6" };
-    for prefix in except {
-        rules += &format!("{} daddr {prefix} return\n", family(prefix));
-    }
-    match only {
-        None => rules += &format!("meta l4proto tcp redirect to :{port}\n"),
-        Some(only) => {
-            for prefix in only {
-                rules += &format!(
-                    "meta l4proto tcp {} daddr {prefix} redirect to :{port}\n",
-                    family(prefix)
-                );
-            }
-        }
+    let of_each = |prefixes: &[Prefix], verdict: &str| {
+        let rule = |it: &Prefix| format!("meta l4proto tcp {} daddr {it} {verdict}\n", family(it));
+        prefixes.iter().map(rule).collect::<String>()
+    };
+    let redirect = format!("redirect to :{port}");
+    rules += &of_each(&targets.never, "return");
+    rules += &of_each(&targets.named, &redirect);
+    if let Some(except) = &targets.others_except {
+        rules += &of_each(except, "return");
+        rules += &format!("meta l4proto tcp {redirect}\n");
     }
     // If two tables redirect, the first decides; a table of our own does not disturb others.
     format!(
@@ -210,13 +213,38 @@ mod tests {
     #[test]
     fn what_is_local_or_of_the_exit_returns_before_anything_is_redirected() {
         let prefix = |text: &str| text.parse::<Prefix>().expect("a prefix");
-        let all = script("t", 1234, None, &[prefix("10.66.0.0/16")]);
+        let own = || vec![prefix("10.66.0.0/16")];
+        let never_own = Targets { never: own(), ..Targets::default() };
+        let others_except = Some(Vec::new());
+        let all = script("t", 1234, &Targets { others_except, ..never_own.clone() });
         let redirect = all.find("redirect to :1234").expect("it is there");
         assert_eq!(all.matches("fib daddr type local return").count(), 2, "in each chain: {all}");
         for before in ["fib daddr", "127.0.0.0/8", "mark 0x6661 return", "10.66.0.0/16 return"] {
             assert!(all.find(before).is_some_and(|at| at < redirect), "{before}: {all}");
         }
-        let some = script("t", 1234, Some(&[prefix("192.0.2.0/24")]), &[]);
+        let named = vec![prefix("192.0.2.0/24")];
+        let some = script("t", 1234, &Targets { named, ..never_own });
         assert!(some.contains("ip daddr 192.0.2.0/24 redirect to :1234"), "{some}");
+        assert_eq!(some.matches("redirect").count(), 2, "nothing else, in each chain: {some}");
+    }
+
+    #[test]
+    fn an_exit_of_its_own_goes_before_the_route_to_a_network_behind_a_node() {
+        let prefix = |text: &str| text.parse::<Prefix>().expect("a prefix");
+        let targets = Targets {
+            never: vec![prefix("10.66.0.0/16")],
+            named: vec![prefix("10.0.0.0/8")],
+            others_except: Some(vec![prefix("10.0.0.0/8"), prefix("192.168.7.0/24")]),
+        };
+        let script = script("t", 1234, &targets);
+        let rules = [
+            "ip daddr 10.66.0.0/16 return",
+            "ip daddr 10.0.0.0/8 redirect to :1234",
+            "ip daddr 10.0.0.0/8 return",
+            "ip daddr 192.168.7.0/24 return",
+            "meta l4proto tcp redirect to :1234",
+        ];
+        let places = rules.map(|rule| script.find(rule).unwrap_or_else(|| panic!("{rule}")));
+        assert!(places.is_sorted(), "{places:?}: {script}");
     }
 }

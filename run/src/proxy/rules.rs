@@ -171,10 +171,14 @@ impl Exits {
         self.default.iter().chain(self.routes.iter().map(|(_, node)| node)).map(String::as_str)
     }
 
-    /// The prefixes that have an exit; `None` if there is a default exit for all.
-    pub fn prefixes(&self) -> Option<Vec<Prefix>> {
-        let all = self.routes.iter().map(|(prefix, _)| *prefix).collect();
-        if self.default.is_some() { None } else { Some(all) }
+    /// The prefixes that have an exit of their own.
+    pub fn prefixes(&self) -> Vec<Prefix> {
+        self.routes.iter().map(|(prefix, _)| *prefix).collect()
+    }
+
+    /// Whether there is a default exit, for all other addresses.
+    pub fn has_default(&self) -> bool {
+        self.default.is_some()
     }
 
     /// Whether there is no exit at all.
@@ -246,7 +250,7 @@ mod tests {
         let of = |address: &str| exits.of_address(address.parse().expect("an address"));
         assert_eq!((of("10.1.2.3"), of("10.2.0.1")), (Some("near"), Some("gw")));
         assert_eq!((of("192.0.2.1"), exits.of_names()), (Some("far"), Some("far")));
-        assert!(exits.prefixes().is_none());
+        assert!(exits.has_default());
         assert_eq!(exits.nodes().collect::<Vec<_>>(), ["far", "near", "gw"]);
         let said = Exits::read(["10.0.0.0/8=gw", "10.9.0.0/8=near"]).expect_err("the same");
         assert_eq!(said.to_string(), "two exits for 10.9.0.0/8, gw and near");
@@ -254,7 +258,7 @@ mod tests {
         assert_eq!(mapped.of_address("10.9.9.9".parse().expect("an address")), Some("gw"));
         let some = Exits::read(["10.0.0.0/8=gw"]).expect("exits");
         assert_eq!(some.of_address("192.0.2.1".parse().expect("an address")), None);
-        assert_eq!(some.prefixes().map(|all| all.len()), Some(1));
+        assert_eq!((some.prefixes().len(), some.has_default()), (1, false));
         assert!(Exits::read(["a", "b"]).is_err());
     }
 }
