@@ -1,7 +1,7 @@
 //! Networks behind nodes: addresses that no node has, to which some nodes know the way.
 
 use std::cmp::Reverse;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::addr::AddressPlan;
 use super::id::NodeId;
@@ -35,6 +35,21 @@ pub struct Networks {
 }
 
 impl Networks {
+    /// Addresses that are never behind a node, and what they are.
+    pub const NEVER: [(Prefix, &str); 8] = [
+        (Prefix::v4(Ipv4Addr::UNSPECIFIED, 8), "addresses without a meaning"),
+        (Prefix::v4(Ipv4Addr::LOCALHOST, 8), "addresses of the host itself"),
+        (Prefix::v4(Ipv4Addr::new(169, 254, 0, 0), 16), "addresses of a single wire"),
+        (Prefix::v4(Ipv4Addr::new(224, 0, 0, 0), 4), "addresses of multicast groups"),
+        (Prefix::v4(Ipv4Addr::new(240, 0, 0, 0), 4), "reserved addresses"),
+        (Prefix::v6(Ipv6Addr::UNSPECIFIED, 96), "reserved addresses"),
+        (Prefix::v6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10), "addresses of a single wire"),
+        (
+            Prefix::v6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8),
+            "addresses of multicast groups",
+        ),
+    ];
+
     /// These networks, beside the addresses of nodes.
     pub fn build(plan: AddressPlan, behind: impl IntoIterator<Item = (NodeId, Prefix)>) -> Self {
         let mut all: Vec<Network> = Vec::new();
@@ -60,7 +75,9 @@ impl Networks {
         let is_of_nodes = || self.plan.network(address).contains(address);
         // No packet has an IPv4 address in place of one of IPv6.
         let is_mapped = || address.to_canonical() != address;
-        let is_none = || is_of_nodes() || self.plan.is_of_many(address) || is_mapped();
+        let is_never = || Self::NEVER.iter().any(|(never, _)| never.contains(address));
+        let is_of_many = || self.plan.is_of_many(address);
+        let is_none = || is_of_nodes() || is_of_many() || is_mapped() || is_never();
         if self.all.is_empty() || is_none() {
             return None;
         }
@@ -110,9 +127,11 @@ mod tests {
         assert_eq!(nodes("192.0.2.1"), Some(vec![3]));
         assert_eq!(nodes("fd01::1"), Some(vec![1]));
         assert_eq!(nodes("2001:db8::1"), None);
-        for address in
-            ["10.66.0.9", "10.66.255.255", "224.0.0.1", "255.255.255.255", "::ffff:1.2.3.4"]
-        {
+        let of_nodes = ["10.66.0.9", "10.66.255.255"];
+        let of_many = ["224.0.0.1", "255.255.255.255"];
+        let of_a_host_or_wire = ["127.0.0.1", "0.0.0.1", "169.254.169.254", "240.0.0.1", "fe80::1"];
+        let mapped = ["::ffff:1.2.3.4"];
+        for address in of_nodes.iter().chain(&of_many).chain(&of_a_host_or_wire).chain(&mapped) {
             assert_eq!(nodes(address), None, "{address}");
         }
         assert_eq!(Networks::default().find("192.0.2.1".parse().expect("an address")), None);

@@ -17,7 +17,8 @@ use crate::netlink;
 /// to a network keeps it.
 const METRIC: u32 = 1_000_000;
 
-/// Makes routes over `interface` to the networks behind other nodes. They end with the interface.
+/// Makes routes over `interface` to the networks behind other nodes. The kernel removes them with
+/// the interface, and also once somebody sets it down.
 pub(super) fn add_routes(interface: &str, plan: &NodePlan) {
     for prefix in plan.networks.behind_others(plan.node) {
         if let Err(error) = add_route(interface, prefix) {
@@ -31,16 +32,21 @@ fn add_route(interface: &str, prefix: Prefix) -> io::Result<()> {
     let route = RouteMessageBuilder::<IpAddr>::new().output_interface(link).priority(METRIC);
     let route = route.destination_prefix(prefix.address(), prefix.bits());
     let route = route.map_err(io::Error::other)?.build();
-    netlink::ask(async |handle| handle.route().add(route).replace().execute().await)
+    netlink::ask(async |handle| handle.route().add(route).execute().await)
 }
 
 /// Where the node's own `udp` devices send.
 pub(super) fn underlay(devices: &[DeviceChoice]) -> BTreeSet<SocketAddr> {
     let peers = |device: &DeviceChoice| match device {
-        DeviceChoice::Udp(udp) => udp.peers.values().copied().collect(),
+        DeviceChoice::Udp(udp) => udp.peers.values().copied().map(as_sent).collect(),
         _ => Vec::new(),
     };
     devices.iter().flat_map(peers).collect()
+}
+
+/// The address that packets for a socket have: one of IPv4 may be written as one of IPv6.
+fn as_sent(peer: SocketAddr) -> SocketAddr {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
 
 /// Warns if the host does not pass packets on to the networks behind this node.
@@ -62,5 +68,18 @@ pub(super) fn check_forwarding(plan: &NodePlan) {
                  -w {name}=1` changes that{more}"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_of_ipv4_is_recognised_however_its_address_is_written() {
+        let sent = |text: &str| as_sent(text.parse().expect("an address")).to_string();
+        assert_eq!(sent("[::ffff:192.0.2.7]:4850"), "192.0.2.7:4850");
+        assert_eq!(sent("192.0.2.7:4850"), "192.0.2.7:4850");
+        assert_eq!(sent("[2001:db8::7]:4850"), "[2001:db8::7]:4850");
     }
 }

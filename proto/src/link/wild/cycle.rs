@@ -10,7 +10,7 @@ use crate::link::PeerSpec;
 
 impl Group {
     /// Tells the schedule what is known of a cycle before anything was heard: with one neighbour,
-    /// how far that is.
+    /// how far that is, or how far it can be where nodes move.
     pub(super) fn expect_cycle(&mut self, neighbours: usize) {
         if let ([port], 1) = (&self.ports[..], neighbours) {
             self.slots.expect(port.spec.way);

@@ -6,21 +6,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use super::Found;
 use super::names::Names;
-use crate::base::{AddressPlan, NodeId, Prefix, RadioId, Subnet, counted};
+use crate::base::{AddressPlan, Networks, NodeId, RadioId, Subnet, counted};
 use crate::stack::plan::Topology;
 use crate::stack::scenario::{DeviceConfig, NodeConfig, Scenario};
 
-/// Addresses that are never behind a node.
-const NOT_BEYOND: [(Prefix, &str); 8] = [
-    (Prefix::v4(Ipv4Addr::UNSPECIFIED, 8), "addresses without a meaning"),
-    (Prefix::v4(Ipv4Addr::LOCALHOST, 8), "addresses of the host itself"),
-    (Prefix::v4(Ipv4Addr::new(169, 254, 0, 0), 16), "addresses of a single wire"),
-    (Prefix::v4(Ipv4Addr::new(224, 0, 0, 0), 4), "addresses of multicast groups"),
-    (Prefix::v4(Ipv4Addr::new(240, 0, 0, 0), 4), "reserved addresses"),
-    (Prefix::v6(Ipv6Addr::UNSPECIFIED, 96), "reserved addresses"),
-    (Prefix::v6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10), "addresses of a single wire"),
-    (Prefix::v6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8), "addresses of multicast groups"),
-];
 /// Most networks behind nodes: each packet for one is compared with all of them.
 const NETWORKS: usize = 1_024;
 
@@ -83,7 +72,7 @@ pub(super) fn check_networks(found: &mut Found, scenario: &Scenario) {
         for (place, prefix) in node.networks.iter().enumerate() {
             let path = format!("node[{index}].networks[{place}]");
             let network = prefix.network();
-            let unusable = NOT_BEYOND.iter().find(|(range, _)| prefix.lies_in(range));
+            let unusable = Networks::NEVER.iter().find(|(range, _)| prefix.lies_in(range));
             if network != *prefix {
                 let message = format!("{prefix} is no network: it has bits behind its prefix");
                 found.add(path, message, format!("\"{network}\""));

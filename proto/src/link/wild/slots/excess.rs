@@ -18,8 +18,8 @@ pub(super) struct Excess {
 }
 
 impl Slots {
-    /// With one neighbour at about this distance, as propagation delay: until the length of a cycle
-    /// is learned, a lost stamp then costs no more than later.
+    /// With one neighbour at this distance, as propagation delay, or nearer where nodes move: until
+    /// the length of a cycle is learned, a lost stamp then costs no more than later.
     pub(in super::super) fn expect(&mut self, way: Duration) {
         self.excess.expected = 2 * way.as_nanos() as i64;
     }

@@ -21,7 +21,8 @@
 //! This differs from the sheet in one point: without a stamp, a node continues with the cycle
 //! length that it has learned (`2 T` and the round-trip propagation delay) instead of `2 T`. The
 //! error after a lost stamp thus stays below the propagation delay instead of being twice that. If
-//! there is one neighbour, the distance that the scenario names is its first guess.
+//! there is one neighbour, the distance in the scenario is its first guess; where nodes move, the
+//! largest one, which may be too long until stamps have come.
 
 mod excess;
 
