@@ -38,7 +38,7 @@ const COMING_OF: u64 = 4;
 /// A station with packets waiting is served as if it had waited this many times as long.
 const BUSY_WEIGHT: u32 = 4;
 /// Up to one turn in this many is for stations whose packets have a higher priority: these have a
-/// turn in each round.
+/// turn in each round, or in one round of this many if a round has one turn only.
 const HURRIED_OF: usize = 2;
 /// The shortest turns of all stations may take one of this many parts of a slot, or one of
 /// `LEAST_TURNS_OF_MANY` where frames are aggregated. The rest is for packets.
@@ -80,7 +80,7 @@ pub(super) struct Grants {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Served {
     /// Round of its last turn.
-    round: u32,
+    pub(super) round: u32,
     /// Round of its last turn with room for a packet, counting rounds in which it wanted one.
     fed: u32,
     /// Turns that it has had since it was last heard.
@@ -346,7 +346,7 @@ impl Wild {
 
     /// The neighbours that are here, and the missing ones; those that have waited longest come
     /// first.
-    fn by_waiting(&self, port: &Port, round: u32) -> (Vec<usize>, Vec<usize>) {
+    pub(super) fn by_waiting(&self, port: &Port, round: u32) -> (Vec<usize>, Vec<usize>) {
         let peer = |index: &usize| &self.peers[*index];
         let waited = |index: &usize| {
             let it = peer(index);
@@ -363,10 +363,14 @@ impl Wild {
 
     /// Keeps as many of the neighbours that are here as there are places, the longest waiting
     /// first.
-    fn take_places(&self, here: &mut Vec<usize>, places: usize, round: u32) {
+    pub(super) fn take_places(&self, here: &mut Vec<usize>, places: usize, round: u32) {
         let peer = |index: &usize| &self.peers[*index];
         let hurries = here.iter().copied().filter(|index| peer(index).hurries);
-        let hurried: Vec<usize> = hurries.take(places.div_ceil(HURRIED_OF)).collect();
+        let most = match places {
+            1 => usize::from(round.is_multiple_of(HURRIED_OF as u32)),
+            _ => places / HURRIED_OF,
+        };
+        let hurried: Vec<usize> = hurries.take(most).collect();
         let is_hurried = |index: &usize| hurried.contains(index);
         here.sort_by_key(|index| !is_hurried(index));
         here.truncate(places);

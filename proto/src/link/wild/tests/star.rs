@@ -168,6 +168,28 @@ fn stations_with_nothing_to_send_are_served_more_rarely() {
 }
 
 #[test]
+fn a_station_that_hurries_leaves_turns_to_others_even_if_a_round_has_only_one() {
+    for (places, of_hurried) in [(1, 20..=24), (2, 40..=40), (3, 40..=40)] {
+        let mut wild = hub_of(&WildConfig::default(), 5);
+        wild.peers.iter_mut().for_each(|peer| (peer.is_up, peer.demand) = (true, 255));
+        wild.peers[0].hurries = true;
+        let mut turns = [0; 5];
+        for round in 1..=40 {
+            let (mut here, _) = wild.by_waiting(wild.port((0, 0)), round);
+            wild.take_places(&mut here, places, round);
+            assert_eq!(here.len(), places);
+            for index in here {
+                turns[index] += 1;
+                wild.peers[index].served.round = round;
+            }
+        }
+        println!("{places} of 5 in a round: {turns:?}");
+        assert!(of_hurried.contains(&turns[0]), "{turns:?}");
+        assert!(turns[1..].iter().all(|it| *it >= 4), "{turns:?}");
+    }
+}
+
+#[test]
 fn a_station_that_has_no_turn_is_not_gone() {
     let mut wild = hub_of(&WildConfig::default(), 60);
     wild.peers.iter_mut().for_each(|peer| (peer.is_up, peer.heard) = (true, Some(at(100_000))));
