@@ -167,6 +167,7 @@ fn tell_trusted(
 fn revoke(options: &Options, store: &Store, who: &str) -> Result<(), Failure> {
     // Only the daemon knows the keys in the scenario. One that does not answer is reported below.
     let known = store.ask().ok().flatten();
+    let is_blind = known.is_none();
     let known: BTreeMap<String, PublicKey> = known.map(|told| told.keys.nodes).unwrap_or_default();
     let (entry, is_news) = store.revoke(who, &known)?;
     let told = tell(store, &entry)?;
@@ -175,6 +176,12 @@ fn revoke(options: &Options, store: &Store, who: &str) -> Result<(), Failure> {
     }
     let word = if is_news { "revoked" } else { "revoked already" };
     print_text(&format!("{word}: {}{}", named(&entry), holds(&told)))?;
+    if !is_news && is_blind && entry.name == who {
+        print_text(&format!(
+            "no daemon says which keys the scenario has: if it gives {who} another key, revoke \
+             that one by its line or fingerprint"
+        ))?;
+    }
     print_text(
         "other nodes do not learn of it, nor daemons here with another folder (--keys): say it for \
          each that trusts it",
