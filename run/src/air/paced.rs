@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use farhop_proto::base::{Duration, FrameDown, Instant, UnitId};
+use farhop_proto::base::{Duration, FrameDown, Instant, NodeId, UnitId};
 use farhop_sim::radio::{Medium, MediumEvent};
 
 use super::answers::Answers;
@@ -29,8 +29,8 @@ pub struct Change {
 pub enum Fault {
     /// A radio, by its index.
     Radio(usize),
-    /// Both directions of a link, by its index in the scenario.
-    Link(usize),
+    /// All links between two nodes, of which the one with the lower number comes first.
+    Link([NodeId; 2]),
 }
 
 /// Frames that came after the model had passed their time.
@@ -146,11 +146,7 @@ impl Paced {
         let is_up = *downs == 0;
         match change.what {
             Fault::Radio(radio) => self.medium.set_radio_up(self.now, radio, is_up),
-            Fault::Link(link) => {
-                for direction in [2 * link, 2 * link + 1] {
-                    self.medium.set_link_up(self.now, direction, is_up);
-                }
-            }
+            Fault::Link(nodes) => self.medium.set_linked(self.now, nodes, is_up),
         }
     }
 
@@ -174,8 +170,8 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use farhop_proto::base::{
-        AckPolicy, Dbm, EtherType, FlowId, Frame, FrameOutcome, FrameUp, Gap, NodeId, Phy, RadioId,
-        Seed, TxOptions,
+        AckPolicy, Dbm, EtherType, FlowId, Frame, FrameOutcome, FrameUp, Gap, Phy, RadioId, Seed,
+        TxOptions,
     };
     use farhop_sim::radio::{AirLink, ChipConfig, LossModel, MediumConfig};
 
@@ -287,7 +283,7 @@ mod tests {
     #[test]
     fn a_thing_is_up_when_no_fault_holds_it_down() {
         let mut paced = paced();
-        let what = Fault::Link(0);
+        let what = Fault::Link([NodeId(1), NodeId(2)]);
         for (down, up) in [(1_000, 20_000), (20_000, 40_000), (25_000, 30_000)] {
             paced.plan_change(Change { at: at(down), up: false, what });
             paced.plan_change(Change { at: at(up), up: true, what });

@@ -7,7 +7,7 @@ use std::time::{Duration as StdDuration, Instant as WallClock};
 use anyhow::{Context as _, Result, bail};
 use farhop_proto::base::{Duration, Prefix, Seed};
 use farhop_proto::link::secure::SecurityConfig;
-use farhop_proto::stack::{NodePlan, Plan, Scenario};
+use farhop_proto::stack::{FaultConfig, NodePlan, Plan, Scenario};
 use rustix::event::PollFlags;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use std::os::fd::AsFd as _;
@@ -200,21 +200,49 @@ pub fn run_air(dir: &Path, parent: u32, seed: u64) -> Result<()> {
 fn plan_faults(air: &mut Air, scenario: &Scenario, owners: &[String]) {
     let begin = air.now();
     for fault in &scenario.fault {
-        let what: Vec<Fault> = match (&fault.node, &fault.link) {
-            (Some(name), _) => {
-                let radios = owners.iter().enumerate().filter(|(_, owner)| *owner == name);
-                radios.map(|(radio, _)| Fault::Radio(radio)).collect()
-            }
-            (None, Some(ends)) => {
-                let same = |link: &[String; 2]| ends.iter().all(|end| link.contains(end));
-                let link = scenario.link.iter().position(|link| same(&link.between));
-                link.map(Fault::Link).into_iter().collect()
-            }
-            (None, None) => Vec::new(),
-        };
+        let what = affected(scenario, fault, owners);
         for (secs, up) in [(fault.from_s, false), (fault.to_s, true)] {
             let at = begin + Duration::from_secs_f64(secs);
             what.iter().for_each(|what| air.plan_change(Change { at, up, what: *what }));
+        }
+    }
+}
+
+/// What a fault affects. `owners` are the nodes of the radios.
+fn affected(scenario: &Scenario, fault: &FaultConfig, owners: &[String]) -> Vec<Fault> {
+    if let Some(name) = &fault.node {
+        let radios = owners.iter().enumerate().filter(|(_, owner)| *owner == name);
+        return radios.map(|(radio, _)| Fault::Radio(radio)).collect();
+    }
+    let plan = scenario.plan();
+    let number = |name: &String| plan.node(name).map(|node| node.node);
+    match fault.link.as_ref().map(|ends| ends.each_ref().map(number)) {
+        Some([Some(a), Some(b)]) => vec![Fault::Link([a.min(b), a.max(b)])],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farhop_proto::base::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn links_that_the_file_lists_and_those_that_follow_from_positions_are_cut_alike() {
+        let begin = "name = 'three'\nduration_s = 10\n[[node]]\nname = 'a'\nposition_m = [0, 0]\n\
+                     [[node]]\nname = 'b'\nposition_m = [50, 0]\n";
+        let fault = "[[fault]]\nlink = ['b', 'a']\nfrom_s = 1\nto_s = 2\n\
+                     [[fault]]\nnode = 'b'\nfrom_s = 3\nto_s = 4\n";
+        let of_positions = "[propagation]\nkind = 'range'\nreceive_m = 100\nsense_m = 220\n";
+        let listed = "[[link]]\nbetween = ['a', 'b']\ndistance_km = 1\n";
+        for how in [of_positions, listed] {
+            let scenario = farhop_testkit::scenario(&[begin, how, fault].concat());
+            let owners = ["a", "b", "b"].map(String::from);
+            let what: Vec<_> =
+                scenario.fault.iter().map(|fault| affected(&scenario, fault, &owners)).collect();
+            let link = vec![Fault::Link([NodeId(1), NodeId(2)])];
+            assert_eq!(what, [link, vec![Fault::Radio(1), Fault::Radio(2)]], "{how}");
         }
     }
 }

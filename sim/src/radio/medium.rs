@@ -304,18 +304,18 @@ impl Medium {
         self.ports[radio].settle(&mut self.air);
     }
 
-    /// Cuts or restores one direction of a link. A frame on its way over a link that is cut arrives
-    /// as energy that cannot be decoded.
-    pub fn set_link_up(&mut self, now: Instant, link: usize, up: bool) {
-        self.handle_timeout(now);
-        self.air.links.set_up(link, up);
-    }
-
     /// Cuts or restores all links between two nodes, and those that come to be until they are
-    /// restored. Transmissions on their way still arrive.
+    /// restored. A frame on its way over a link that is cut arrives as energy that cannot be decoded.
     pub fn set_linked(&mut self, now: Instant, nodes: [NodeId; 2], up: bool) {
         self.handle_timeout(now);
         self.air.links.set_linked(nodes, up);
+    }
+
+    /// Cuts or restores one direction of a link, by its index.
+    #[cfg(test)]
+    pub(super) fn set_link_up(&mut self, now: Instant, link: usize, up: bool) {
+        self.handle_timeout(now);
+        self.air.links.set_up(link, up);
     }
 
     /// How many transmissions were on the air at one time, at most.
