@@ -174,9 +174,12 @@ impl Air {
     fn sleep(&mut self, others: &[(BorrowedFd<'_>, PollFlags)]) -> io::Result<bool> {
         let now = self.clock.now();
         let due = self.model.poll_timeout().min(self.look);
-        let ends = self.ends.iter().map(|end| PollFd::from_borrowed_fd(end.fd(), PollFlags::IN));
+        // An interface that is gone is an error that its socket has for ever.
+        let ends = self.ends.iter().filter(|end| !end.is_gone());
+        let ends = ends.map(|end| PollFd::from_borrowed_fd(end.fd(), PollFlags::IN));
         let more = others.iter().map(|(fd, events)| PollFd::from_borrowed_fd(*fd, *events));
         let mut fds: Vec<PollFd<'_>> = ends.chain(more).collect();
+        let first_other = fds.len() - others.len();
         let timeout = (due != Instant::MAX).then(|| timespec(due.since(now)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -187,7 +190,7 @@ impl Air {
         if due <= now {
             self.wakeups.on_timer(due, now);
         }
-        Ok(fds[self.ends.len()..].iter().any(|fd| !fd.revents().is_empty()))
+        Ok(fds[first_other..].iter().any(|fd| !fd.revents().is_empty()))
     }
 
     fn receive(&mut self) -> bool {

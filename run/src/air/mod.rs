@@ -1,4 +1,4 @@
-//! The emulated air: the radio model of the simulator, paced by the monotonic clock.
+//! The emulated air: the radio model of the simulator, paced by the clock since boot.
 //!
 //! Each radio of a lab is one end of a veth pair; the air has the other end. Over it passes what
 //! passes between a daemon and a card in monitor mode: frames to be injected in one direction,
