@@ -6,10 +6,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration as StdDuration;
 
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
+
 /// Longest frame, in bytes: the largest MPDU of 802.11 with a long radiotap header.
 pub const FRAME_BYTES: usize = 4096;
 /// Size of the receive buffer, in bytes: some hundred frames.
-const BUFFER_BYTES: libc::c_int = 1 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// A raw socket on one interface.
 #[derive(Debug)]
@@ -62,8 +64,10 @@ impl PacketSocket {
         let socket = Self { fd };
         socket.bind(index, protocol)?;
         socket.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        // A larger buffer is optional: the system may limit it.
-        let _ = socket.set_option(libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_BYTES);
+        // A larger buffer is optional: the system limits it for all but root.
+        if set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).is_err() {
+            let _ = set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
+        }
         Ok(socket)
     }
 

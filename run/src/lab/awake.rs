@@ -5,6 +5,7 @@
 //! never idle stays. The threads that keep it busy yield to everything else (`SCHED_IDLE`).
 
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -24,7 +25,8 @@ impl Awake {
     /// Keeps all processors awake, if this is a virtual machine without a limit on processor time.
     pub(super) fn keep() -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let allowed = match is_virtual() && !is_limited() {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let allowed = match is_virtual() && !is_limited(&groups, Path::new("/sys/fs/cgroup")) {
             true => sched_getaffinity(None).unwrap_or_default(),
             false => CpuSet::new(),
         };
@@ -68,15 +70,58 @@ fn is_virtual() -> bool {
     flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// Whether busy threads would use up processor time that others need: in a container with a quota.
-fn is_limited() -> bool {
-    let quota = fs::read_to_string("/sys/fs/cgroup/cpu.max").unwrap_or_default();
-    quota.split_ascii_whitespace().next().is_some_and(|most| most != "max")
+/// Whether busy threads would use up processor time that others need: in a container or a service
+/// with a quota. `groups` is what the kernel tells of this process's groups, `root` where groups
+/// are mounted.
+fn is_limited(groups: &str, root: &Path) -> bool {
+    groups.lines().any(|line| {
+        // Each line is `number:controllers:path`; the second version has no controllers there.
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return false };
+        let (mount, file) = match controllers {
+            "" => (root.to_path_buf(), "cpu.max"),
+            _ if controllers.split(',').any(|one| one == "cpu") => {
+                (root.join(controllers), "cpu.cfs_quota_us")
+            }
+            _ => return false,
+        };
+        // A quota of any group around it binds too.
+        Path::new(path.trim_start_matches('/')).ancestors().any(|group| {
+            let quota = fs::read_to_string(mount.join(group).join(file)).unwrap_or_default();
+            let most = quota.split_ascii_whitespace().next().map(str::parse::<i64>);
+            matches!(most, Some(Ok(micros)) if micros > 0)
+        })
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_of_any_group_around_this_process_is_a_limit() {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().expect("a file in a folder")).expect("a folder");
+            fs::write(file, text).expect("it is ours");
+        };
+        write("lab.slice/cpu.max", "150000 100000\n");
+        write("lab.slice/run.service/cpu.max", "max 100000\n");
+        write("free.slice/cpu.max", "max 100000\n");
+        write("cpu,cpuacct/box/cpu.cfs_quota_us", "50000\n");
+        write("cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+        for (groups, limited) in [
+            ("0::/lab.slice/run.service\n", true),
+            ("0::/free.slice\n", false),
+            ("0::/\n", false),
+            ("9:pids:/box\n4:cpu,cpuacct:/box\n0::/\n", true),
+            ("4:cpu,cpuacct:/\n2:cpuset:/lab.slice\n", false),
+            ("", false),
+        ] {
+            assert_eq!(is_limited(groups, root.path()), limited, "{groups}");
+        }
+    }
 
     #[test]
     fn who_spins_ends_at_once_when_it_is_dropped() {

@@ -21,6 +21,8 @@ use super::{Doing as _, LAB_VARIABLE, LabError, keys, labs_dir, list, names};
 
 /// How long the holder of a lab may take to end by itself.
 const PATIENCE: StdDuration = StdDuration::from_secs(3);
+/// How long processes may take to end that were killed.
+const KILLED: StdDuration = StdDuration::from_secs(1);
 
 /// Name of the environment variable with the node in whose network a program was started.
 const NODE_VARIABLE: &str = "FARHOP_LAB_NODE";
@@ -94,6 +96,12 @@ fn enter(lab: &LabState, node: &str) -> Result<(), LabError> {
         fs::File::open(&path).doing(path)
     };
     let network = open("net")?;
+    // A daemon that is started again is in the network of the air until it enters its own.
+    let inode = network.metadata().doing("the network of the node")?.ino();
+    if lab.network_of(node).is_some_and(|own| own.inode != inode) {
+        let said = format!("'{node}' is just started again: try once more in a second");
+        return Err(LabError::NotFound(said));
+    }
     let user = open("user")?;
     let own = fs::metadata("/proc/self/ns/user").doing("/proc/self/ns/user")?;
     let theirs = user.metadata().doing("the user namespace of the lab")?;
@@ -138,31 +146,42 @@ pub fn down(name: Option<&str>, are_all_meant: bool) -> Result<Vec<String>, LabE
             "`farhop lab down ID` takes one down, `farhop lab down --all` all of them",
         )?;
     }
-    for lab in &labs {
-        end_holder(lab);
-        end_programs(lab);
-        let dir = lab.dir();
-        match fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).doing(dir.display().to_string());
-            }
-            _ => {}
-        }
-    }
+    // One that cannot be taken down is no reason to leave the others.
+    let ended: Vec<Result<(), LabError>> = labs.iter().map(end).collect();
     remove_unborn();
+    ended.into_iter().collect::<Result<(), _>>()?;
     Ok(labs.into_iter().map(|lab| lab.id).collect())
+}
+
+/// Ends all processes of a lab, and removes its folder.
+fn end(lab: &LabState) -> Result<(), LabError> {
+    end_holder(lab);
+    end_programs(lab);
+    let dir = lab.dir();
+    match fs::remove_dir_all(&dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).doing(dir.display().to_string())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn end_holder(lab: &LabState) {
     let nodes = lab.nodes.iter().map(|(_, process)| *process);
     let everybody: Vec<Process> = [lab.holder].into_iter().chain(lab.air).chain(nodes).collect();
     signal(&lab.holder, Signal::TERM);
-    let limit = WallClock::now() + PATIENCE;
-    while lab.holder.is_alive() && WallClock::now() < limit {
-        std::thread::sleep(StdDuration::from_millis(20));
+    wait_for_the_end(&[lab.holder], PATIENCE);
+    for process in &everybody {
+        signal(process, Signal::KILL);
     }
-    for process in everybody {
-        signal(&process, Signal::KILL);
+    // Until they are gone they may still write into the folder of the lab.
+    wait_for_the_end(&everybody, KILLED);
+}
+
+fn wait_for_the_end(processes: &[Process], patience: StdDuration) {
+    let limit = WallClock::now() + patience;
+    while processes.iter().any(Process::is_alive) && WallClock::now() < limit {
+        std::thread::sleep(StdDuration::from_millis(20));
     }
 }
 

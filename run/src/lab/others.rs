@@ -88,7 +88,6 @@ mod tests {
             namespaces: Vec::new(),
             ready: true,
             kept: false,
-            failed: None,
         };
         let outside = outside(&lab);
         for child in [&mut node, &mut other] {

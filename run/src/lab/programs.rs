@@ -143,7 +143,6 @@ mod tests {
             namespaces,
             ready: true,
             kept: false,
-            failed: None,
         }
     }
 

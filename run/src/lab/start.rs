@@ -124,7 +124,6 @@ impl Lab {
             namespaces: Vec::new(),
             ready: false,
             kept: false,
-            failed: None,
         };
         let mut lab = Self {
             scenario: scenario.clone(),

@@ -66,9 +66,6 @@ pub struct LabState {
     /// Whether its flows are done, and it stays until it is taken down.
     #[serde(default)]
     pub kept: bool,
-    /// What went wrong while it was built.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed: Option<String>,
 }
 
 impl Namespace {
@@ -174,6 +171,11 @@ impl LabState {
     pub fn occupant(&self, name: &str) -> Option<Process> {
         let node = self.nodes.iter().find(|(node, _)| node == name).map(|(_, process)| *process);
         node.or(self.air.filter(|_| name == super::children::AIR))
+    }
+
+    /// The network of a node; `None` for the air and while the lab is being built.
+    pub(super) fn network_of(&self, node: &str) -> Option<&Namespace> {
+        self.namespaces.get(self.nodes.iter().position(|(name, _)| name == node)?)
     }
 
     /// Writes the record, completely or not at all.
@@ -356,7 +358,6 @@ mod tests {
             namespaces: Vec::new(),
             ready: true,
             kept: false,
-            failed: None,
         };
         let labs = [lab("a-1", "a", "hill"), lab("a-2", "a", "moon"), lab("b-1", "b", "valley")];
         let find = |name, node| choose(labs.to_vec(), name, node).map(|lab| lab.id).ok();
@@ -395,7 +396,6 @@ mod tests {
                 namespaces: Vec::new(),
                 ready: true,
                 kept: false,
-                failed: None,
             };
             let folder = dir.path().join("labs").join(folder);
             fs::create_dir_all(&folder).expect("a folder");
@@ -438,7 +438,6 @@ mod tests {
             namespaces: Vec::new(),
             ready: true,
             kept: false,
-            failed: None,
         };
         assert_eq!(lab.died(), ["b", "@air"]);
         lab.holder = gone;
