@@ -14,6 +14,8 @@ pub(super) struct Radios(Vec<Told>);
 struct Told {
     /// `None` before the first look: whoever opened the device warned if it was down then.
     is_down: Option<bool>,
+    /// Whether that was said.
+    has_no_echoes: bool,
     own_name: Episodes,
     strangers: Episodes,
     unreachable: Episodes,
@@ -40,6 +42,15 @@ impl Told {
                 true => Line::Warning(interface::down(name)),
                 false => Line::Info(format!("{name} is no longer down")),
             });
+        }
+        if !self.has_no_echoes && device.lacks_echoes() {
+            self.has_no_echoes = true;
+            news.push(Line::Warning(format!(
+                "{name}: no transmit status came back for any of {} frames. Does this card report \
+                 none? Then `transmit_status = false` in the `radio` of this node makes it many \
+                 times as fast",
+                device.sent.echoes_missing
+            )));
         }
         if self.own_name.begins(now, device.dropped.get("own-name")) {
             news.push(Line::Warning(format!(
@@ -94,6 +105,21 @@ mod tests {
         }
         assert!(warnings(200, 99).is_empty(), "no more of them");
         assert_eq!(warnings(201, 100), [true]);
+    }
+
+    #[test]
+    fn a_card_without_transmit_status_is_told_of_once() {
+        let mut radios = Radios::default();
+        let mut told = |echoes, echoes_missing| {
+            let mut device = DeviceStatus { name: "mon0".into(), ..DeviceStatus::default() };
+            (device.sent.echoes, device.sent.echoes_missing) = (echoes, echoes_missing);
+            radios.news(at(1), &[device]).len()
+        };
+        assert_eq!([told(0, 99), told(0, 100), told(0, 200)], [0, 1, 0]);
+        assert_eq!(Told::default().news(at(1), &DeviceStatus::default()), []);
+        let mut busy = DeviceStatus::default();
+        (busy.sent.echoes, busy.sent.echoes_missing) = (1, 5_000);
+        assert_eq!(Told::default().news(at(1), &busy), []);
     }
 
     #[test]

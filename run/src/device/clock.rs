@@ -54,11 +54,21 @@ pub(crate) fn time_of_start() -> Option<i128> {
     (nanos(ClockId::Boottime) - boottime < LONG_NANOS).then_some(realtime - boottime)
 }
 
+/// How long a frame may have waited for its reader, as where the program was stopped. A host
+/// without a battery for its clock sets that forward by months soon after its start.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
 /// Converts a kernel time stamp to the node's clock; `now` if there is none. The result is never
-/// after `now`: the time of day may have been set between the stamp and the reading of `offset`.
+/// after `now`, and not long before it: the time of day may have been set, back or forward, between
+/// the stamp and the reading of `offset`.
 pub(crate) fn arrived(stamp: Option<StdDuration>, offset: i128, now: Instant) -> Instant {
-    let on_ours = |stamp: StdDuration| (stamp.as_nanos() as i128 - offset).max(0) as u64;
-    stamp.map_or(now, |stamp| Instant::from_nanos(on_ours(stamp)).min(now))
+    let Some(stamp) = stamp else { return now };
+    let nanos = stamp.as_nanos() as i128 - offset;
+    let waited = i128::from(now.as_nanos()) - nanos;
+    match (0..=i128::from(LONGEST_WAIT.as_nanos())).contains(&waited) {
+        true => Instant::from_nanos(nanos.max(0) as u64),
+        false => now,
+    }
 }
 
 /// A span as system calls take it.
@@ -180,6 +190,7 @@ mod tests {
         let at = |seconds| Some(StdDuration::from_secs(seconds));
         assert_eq!(arrived(at(1_019), 1_000_000_000_000, now), now - Duration::from_secs(1));
         assert_eq!(arrived(at(900_000), 1_000_000_000_000, now), now);
+        assert_eq!(arrived(at(1_019), 50_000_000_000_000, now), now, "set forward by months");
         assert_eq!(arrived(None, 0, now), now);
         // After a host time that was once a year ahead, drift is still followed.
         let mut filter = StampFilter::default();

@@ -44,6 +44,8 @@ pub use packet::{Arrival, FRAME_BYTES, PacketSocket};
 
 /// Most frames that a device takes in at one time, so that a flood cannot starve the rest.
 pub const BATCH: usize = 64;
+/// How many frames in a row without a transmit status mean that a card reports none.
+const UNANSWERED: u64 = 100;
 
 /// A radio, as the daemon uses it.
 pub trait Device {
@@ -150,6 +152,13 @@ pub struct DeviceStatus {
 }
 
 impl DeviceStatus {
+    /// Whether the card seems to report no transmit status, though it is taken to do so: then each
+    /// frame waits until it is given up.
+    pub(crate) fn lacks_echoes(&self) -> bool {
+        let heard = self.sent.echoes + self.sent.echoes_late;
+        heard == 0 && self.sent.echoes_missing >= UNANSWERED
+    }
+
     /// The same, with the counters from before it was opened again.
     pub(crate) fn after(mut self, earlier: &Self) -> Self {
         self.frames_received += earlier.frames_received;
