@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_of_any_group_around_this_process_is_a_limit() {
+    fn a_quota_of_any_group_around_this_program_is_a_limit() {
         let root = tempfile::tempdir().expect("a folder");
         let write = |file: &str, text: &str| {
             let file = root.path().join(file);

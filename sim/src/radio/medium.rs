@@ -305,7 +305,8 @@ impl Medium {
     }
 
     /// Cuts or restores all links between two nodes, and those that come to be until they are
-    /// restored. A frame on its way over a link that is cut arrives as energy that cannot be decoded.
+    /// restored. A frame on its way over a link that is cut arrives as energy that cannot be
+    /// decoded.
     pub fn set_linked(&mut self, now: Instant, nodes: [NodeId; 2], up: bool) {
         self.handle_timeout(now);
         self.air.links.set_linked(nodes, up);
