@@ -1,6 +1,7 @@
 //! Files that arrive at this node, on disk: a `.part` file grows, and is renamed once it is
 //! complete and recorded as such.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -203,9 +204,10 @@ impl Inbox {
         let data = on_disk.metadata()?;
         let is_cut = data.is_file() && data.len() < file.received;
         ensure!(!is_cut, NotTaken::Lost("part of what came is gone"));
-        let mut digest = match self.digests.remove(&id.flow) {
-            Some(digest) => digest,
-            None => sum_of(&on_disk, file.received)?,
+        // It stays if writing fails: a long file takes seconds to be read again, at each attempt.
+        let mut digest = match self.digests.entry(id.flow) {
+            Entry::Occupied(digest) => digest.get().clone(),
+            Entry::Vacant(place) => place.insert(sum_of(&on_disk, file.received)?).clone(),
         };
         on_disk.write_all_at(&bytes, file.received)?;
         digest.update(&bytes);
@@ -228,6 +230,7 @@ impl Inbox {
             self.moves.push(Move::Whole(file.id()));
             self.waiting.insert(file.id(), file.info.size);
             self.incoming.remove(&id.flow);
+            self.digests.remove(&id.flow);
         } else {
             self.digests.insert(id.flow, digest);
             self.incoming.insert(id.flow, file.clone());

@@ -39,8 +39,8 @@ pub(super) fn arrivals(
 }
 
 /// Restores the stored blocks, one at a time: there may be more than memory holds. Blocks from
-/// here, `node`, of flows that were given up are deleted, and flows of which one cannot be read are
-/// given up. Returns the blocks that there are.
+/// here, `node`, of flows that were given up are deleted, and flows of which one cannot be read, or
+/// has wrong bytes, are given up. Returns the blocks that there are.
 ///
 /// Fails if the store cannot be read or written.
 pub(super) fn blocks(
@@ -60,7 +60,11 @@ pub(super) fn blocks(
         hop.restore(now, whole);
     })?;
     // Without this, an unreadable block of a program here would count as arrived.
-    for id in unreadable.iter().filter(|id| id.flow.source == node) {
+    for id in &unreadable {
+        changes.push(Change::NoBlock(*id));
+        if id.flow.source != node {
+            continue;
+        }
         let is_it =
             |flow: &&mut Sending| flow.local == id.flow.local && flow.state == State::Moving;
         for flow in sending.iter_mut().filter(is_it) {
@@ -68,7 +72,6 @@ pub(super) fn blocks(
             changes.push(Change::Sending(flow.clone()));
             hop.abandon(id.flow);
         }
-        changes.push(Change::NoBlock(*id));
         let others = kept.extract_if(.., |other| other.flow == id.flow);
         changes.extend(others.map(Change::NoBlock));
     }

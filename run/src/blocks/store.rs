@@ -226,7 +226,12 @@ impl Store {
         // The open database has a lock on its file.
         self.database = None;
         self.database = Some((self.opens)().map_err(|error| self.while_open(error))?);
-        Ok(())
+        self.changed()
+    }
+
+    /// The database has written, or tried to.
+    fn changed(&self) -> Result<(), StoreError> {
+        self.file.as_ref().map_or(Ok(()), OnDisk::changed)
     }
 
     fn look(&self) -> Result<(), StoreError> {
@@ -260,6 +265,7 @@ impl Store {
             && !is_futile
         {
             kept!(database.compact());
+            self.changed()?;
             self.shrunk = (held, file_bytes(dir));
         }
         Ok(())
@@ -271,11 +277,12 @@ impl Store {
 
     /// Makes all changes or none. Once this returns they are as safe as the `durable` setting says.
     ///
-    /// Fails if they cannot be written, or the file was removed or replaced.
+    /// Fails if they cannot be written, or the file was removed, replaced or cut.
     pub fn change(&self, changes: &[Change]) -> Result<(), StoreError> {
         self.look()?;
-        self.commit(changes).map_err(|error| self.while_open(error))?;
-        self.look()
+        let outcome = self.commit(changes).map_err(|error| self.while_open(error));
+        let is_there = self.changed();
+        outcome.and(is_there)
     }
 
     fn commit(&self, changes: &[Change]) -> Result<(), StoreError> {
@@ -307,7 +314,7 @@ impl Store {
         for entry in kept!(table.iter()) {
             let (key, rest) = kept!(entry);
             let whole = decode(key.value(), &BLOCKS.joined(&read, key.value(), rest.value())?);
-            match whole {
+            match whole.filter(Whole::is_right) {
                 Some(whole) => see(whole),
                 None => {
                     tracing::error!(key = ?key.value(), "a block is gone: it cannot be read");

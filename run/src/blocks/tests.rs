@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 
 use bytes::Bytes;
-use farhop_proto::base::NodeId;
+use farhop_proto::base::{AddressPlan, Instant, NodeId, Seed};
 use farhop_proto::transport::hop::{
-    Delivery, Durable, HopConfig, PAST_IN_ALL, PAST_OF_ONE, Shape, Whole, frames_of,
+    Delivery, Durable, Hop, HopConfig, PAST_IN_ALL, PAST_OF_ONE, Shape, Whole, frames_of,
 };
 use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use redb::{Database, TableDefinition};
@@ -19,7 +19,7 @@ use super::clerk::Clerk;
 use super::inbox::{Inbox, sum_bytes};
 use super::store::{Change, PastFlow, Store, StoreError, file_bytes};
 use super::task::{Done, Task};
-use super::{Numbers, Office};
+use super::{Numbers, Office, restore};
 use crate::files::{FileInfo, Incoming, Outgoing, Part, State};
 use crate::sockets::{Receiving, Sending};
 
@@ -47,17 +47,8 @@ fn id(number: u32) -> BlockId {
 }
 
 fn shape(number: u32, block: &Bytes, finishes: bool) -> Shape {
-    Shape {
-        destination: NodeId(3),
-        frames: frames_of(block, 1_400).len() as u16,
-        length: block.len() as u32,
-        crc: number,
-        hops_left: 48,
-        hops_made: 2,
-        opens: number == 0,
-        finishes,
-        is_early: false,
-    }
+    let here = Whole::build(id(number), NodeId(3), finishes, frames_of(block, 1_400));
+    Shape { hops_left: 48, hops_made: 2, ..here.shape }
 }
 
 fn whole(number: u32, bytes: usize) -> Whole {
@@ -239,7 +230,8 @@ fn the_file_of_a_store_shrinks_with_what_is_in_it() {
 fn what_an_earlier_version_stored_in_one_piece_is_read_and_deleted() {
     let dir = TempDir::new().expect("a folder");
     let kept = whole(0, 100_000);
-    let front = [0, 3, 0, 72, 0, 1, 0x86, 0xa0, 0, 0, 0, 0, 48, 2, 1, 5, 120];
+    let crc = kept.shape.crc.to_be_bytes();
+    let front = [&[0, 3, 0, 72, 0, 1, 0x86, 0xa0][..], &crc, &[48, 2, 1, 5, 120]].concat();
     let value = [&front[..], &kept.frames.concat()].concat();
     let old: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blocks");
     let store = Database::create(dir.path().join("blocks.redb")).expect("a new store");
@@ -384,6 +376,45 @@ fn a_block_that_is_not_whole_is_counted_as_gone() {
     let unreadable = store.each_block(|whole| found.push(whole.id)).expect("it can be read");
     assert_eq!((unreadable, found), (vec![id(2)], vec![id(0), id(1)]));
     assert!(store.block(id(2)).expect("it can be read").is_none());
+}
+
+#[test]
+fn a_block_from_here_with_wrong_bytes_ends_its_flow_and_one_of_another_node_is_dropped() {
+    let dir = TempDir::new().expect("a folder");
+    let store = Store::open(dir.path(), &config(Durable::PageCache)).expect("a new store");
+    let foreign = BlockId { flow: FlowKey { source: NodeId(2), local: 7 }, number: 0 };
+    let wrong = |mut whole: Whole| {
+        whole.frames[0] = Bytes::from(vec![99; whole.frames[0].len()]);
+        Change::Block(whole)
+    };
+    let record = Sending {
+        local: 7,
+        to: NodeId(3),
+        service: "mail".into(),
+        name: "job".into(),
+        file_name: None,
+        nonce: Some(1),
+        taken: 2,
+        arrived: 0,
+        is_finished: true,
+        state: State::Moving,
+        over: 0,
+    };
+    let relayed = wrong(Whole { id: foreign, ..whole(0, 3_000) });
+    let changes = [Change::Block(whole(0, 3_000)), wrong(whole(1, 3_000)), relayed];
+    store.change(&changes).expect("it can be written");
+    store.change(&[Change::Sending(record.clone())]).expect("it can be written");
+    let rng = Seed(1).stream("hop");
+    let plan = AddressPlan::default();
+    let mut hop = Hop::build(HopConfig::default(), NodeId(1), plan, None, rng);
+    let mut sending = [record];
+    let own = (NodeId(1), &mut sending[..]);
+    let kept = restore::blocks(&store, Instant::ZERO, &mut hop, own).expect("it can be read");
+    assert_eq!(kept, BTreeSet::new());
+    let why = "a block of it cannot be read from the store";
+    assert_eq!(sending[0].state, State::Failed(why.into()));
+    assert_eq!(store.sending().expect("it can be read"), sending);
+    assert!(all_blocks(&store).expect("it can be read").is_empty());
 }
 
 #[test]

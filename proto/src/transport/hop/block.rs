@@ -112,13 +112,12 @@ impl Whole {
     ///
     /// Panics if there is no frame, or more than 65,535.
     pub fn build(id: BlockId, destination: NodeId, finishes: bool, frames: Vec<Bytes>) -> Self {
-        let mut hash = crc32fast::Hasher::new();
-        frames.iter().for_each(|frame| hash.update(frame));
+        let (bytes, crc) = sum_of(&frames);
         let shape = Shape {
             destination,
             frames: u16::try_from(frames.len()).expect("a block of at most 65,535 frames"),
-            length: frames.iter().map(|frame| frame.len() as u32).sum(),
-            crc: hash.finalize(),
+            length: bytes as u32,
+            crc,
             hops_left: HOPS,
             hops_made: 0,
             opens: id.number == 0,
@@ -128,6 +127,18 @@ impl Whole {
         assert!(shape.frames > 0, "a block has a frame");
         Self { id, shape, frames }
     }
+
+    /// Whether all bytes are as the source wrote them.
+    pub fn is_right(&self) -> bool {
+        sum_of(&self.frames) == (u64::from(self.shape.length), self.shape.crc)
+    }
+}
+
+/// Number and checksum of the bytes of frames.
+fn sum_of(frames: &[Bytes]) -> (u64, u32) {
+    let mut hash = crc32fast::Hasher::new();
+    frames.iter().for_each(|frame| hash.update(frame));
+    (frames.iter().map(|frame| frame.len() as u64).sum(), hash.finalize())
 }
 
 /// A block at a node.
@@ -321,10 +332,7 @@ impl Block {
     /// Whether all bytes are as the source wrote them. If they are not, all frames are missing
     /// again.
     pub(super) fn verify(&mut self) -> bool {
-        let mut hash = crc32fast::Hasher::new();
-        self.data.iter().for_each(|frame| hash.update(frame));
-        let bytes: u64 = self.data.iter().map(|frame| frame.len() as u64).sum();
-        let is_right = bytes == u64::from(self.shape.length) && hash.finalize() == self.shape.crc;
+        let is_right = sum_of(&self.data) == (u64::from(self.shape.length), self.shape.crc);
         if !is_right {
             self.have = Bits::none(self.shape.frames);
             self.data.iter_mut().for_each(|frame| *frame = Bytes::new());

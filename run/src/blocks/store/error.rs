@@ -39,6 +39,14 @@ pub enum StoreError {
         /// Path of the file.
         path: PathBuf,
     },
+    /// The file was made shorter while it was open.
+    #[error(
+        "{} was cut: move it away and start the daemon anew, which makes a new one", path.display()
+    )]
+    Cut {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// Another daemon has it open.
     #[error(
         "another daemon keeps its blocks in {}: give each a folder of its own with --state",

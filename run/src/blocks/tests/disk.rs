@@ -142,6 +142,24 @@ fn a_store_that_is_damaged_while_it_is_open_is_told_with_advice() {
 }
 
 #[test]
+fn a_store_that_was_cut_is_not_made_longer_again() {
+    let mut desk = Desk::new();
+    let store = desk.dir.path().join("blocks.redb");
+    let kept = |number| Task::Keep(whole(number, 30_000));
+    // More than it has in memory.
+    desk.clerk.perform((0..300).map(kept).collect());
+    let half = fs::metadata(&store).expect("it is there").len() / 2;
+    File::options().write(true).open(&store).expect("it is there").set_len(half).expect("cut");
+    for number in 300..310 {
+        let outcome = desk.clerk.perform(vec![kept(number)]);
+        assert!(matches!(outcome[..], [Done::NotKept(_)]), "{outcome:?}");
+    }
+    let why = desk.clerk.trouble().expect("nothing can be kept");
+    assert!(why.starts_with(&format!("{} was cut: move it away", store.display())), "{why}");
+    desk.clerk.perform((0..300).map(|number| Task::Get(id(number))).collect());
+}
+
+#[test]
 fn a_part_that_was_cut_is_not_taken_for_whole() {
     let mut desk = Desk::new();
     let parts = blocks(35_000, None);
