@@ -109,6 +109,29 @@ fn each_block_comes_once_and_in_order_whatever_daemon_is_killed() {
 }
 
 #[test]
+#[ignore = "system: blocks whose programs never run at the same time, about 20 s"]
+fn blocks_that_were_taken_wait_for_a_program_that_starts_long_after_its_host() {
+    let place = Place::new("late-program");
+    let Some(mut row) = Row::up(&place, &["hill", "valley"], 14_986) else { return };
+    let open = || BlockSender::open(&daemon(&place, "hill"), "valley", "archive", "today");
+    let mut sender = again(open);
+    for number in 0..3 {
+        sender.send(&content(number)).expect("it is taken");
+    }
+    sender.finish().expect("it is taken");
+    drop(sender);
+    thread::sleep(Duration::from_secs(12));
+    row.kill_and_start(1);
+    let got = receive_all(&daemon(&place, "valley"));
+    assert!(got == [0, 1, 2].map(content));
+    let (limit, mut sender) = (Instant::now() + Duration::from_secs(20), again(open));
+    while let Err(error) = sender.wait_until_arrived() {
+        assert!(Instant::now() < limit, "{error}");
+        sender = again(open);
+    }
+}
+
+#[test]
 #[ignore = "system: a stream across six daemons, about 5 s"]
 fn a_stream_carries_bytes_both_ways_and_each_way_ends_by_itself() {
     let place = Place::new("stream");

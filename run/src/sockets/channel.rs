@@ -178,6 +178,11 @@ impl Channel {
         self.is_over
     }
 
+    /// Bytes of the program that belong to no record yet.
+    pub(super) fn unread(&self) -> usize {
+        self.inbox.len()
+    }
+
     /// Bytes that were not written to the program yet.
     pub(super) fn unwritten(&self) -> usize {
         self.unwritten

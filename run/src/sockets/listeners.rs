@@ -8,6 +8,9 @@ use rustix::event::PollFlags;
 use super::channel::{Channel, Kind, RECORDS};
 use super::is_service;
 
+/// Most bytes about new streams and flows that a program may leave unread: some thousand.
+const UNREAD_BYTES: usize = 1 << 20;
+
 /// What a program listens for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Purpose {
@@ -20,8 +23,6 @@ pub(super) enum Purpose {
 pub(super) struct Listeners {
     all: BTreeMap<(Purpose, String), Channel>,
     is_called: bool,
-    /// Whether one was added since this was last asked.
-    is_new: bool,
     refused: Vec<(Purpose, String)>,
 }
 
@@ -75,19 +76,21 @@ impl Listeners {
             return Err((channel, who));
         }
         channel.say(Kind::Opened, "{}");
-        (self.is_called, self.is_new) = (true, true);
+        self.is_called = true;
         Ok(self.all.entry(key).or_insert(channel))
+    }
+
+    /// Whether the program that listens for a service has left so much unread that it is told of
+    /// nothing more.
+    pub(super) fn is_full(&self, purpose: Purpose, service: &str) -> bool {
+        let listener = self.all.get(&(purpose, service.to_owned()));
+        listener.is_some_and(|channel| channel.unwritten() >= UNREAD_BYTES)
     }
 
     /// The program that listens for a service.
     pub(super) fn find(&mut self, purpose: Purpose, service: &str) -> Option<&mut Channel> {
         self.is_called = true;
         self.all.get_mut(&(purpose, service.to_owned()))
-    }
-
-    /// Whether a listener was added since this was last asked.
-    pub(super) fn take_new(&mut self) -> bool {
-        std::mem::take(&mut self.is_new)
     }
 
     /// The streams and flows that listeners refused since this was last asked.

@@ -31,6 +31,7 @@ mod datagrams;
 mod listeners;
 mod receivers;
 mod records;
+mod sender;
 mod senders;
 mod silence;
 mod stream;
@@ -181,7 +182,6 @@ impl Sockets {
         let all = [
             self.streams.poll_timeout(),
             self.senders.poll_timeout(),
-            self.receivers.poll_timeout(),
             self.datagrams.poll_timeout(),
         ];
         all.into_iter().flatten().min()
@@ -224,7 +224,7 @@ impl Sockets {
         }
         self.streams.turn(office, now, hop, &mut self.counters);
         self.senders.turn(office, now, hop);
-        self.receivers.turn(office, now, hop, &mut self.listeners);
+        self.receivers.turn(office);
         self.datagrams.turn(office, now, hop, Some(spare), &mut self.counters);
     }
 
@@ -333,7 +333,7 @@ impl Sockets {
         let (streams, listeners) = (&mut self.streams, &mut self.listeners);
         match (delivery.id.number, kind_of(&delivery.frames)) {
             (0, Some(FlowKind::Blocks)) => {
-                self.receivers.on_opening(office, (now, now), hop, delivery, listeners);
+                self.receivers.on_opening(office, now, hop, delivery, listeners);
             }
             (0, Some(FlowKind::Datagrams)) => {
                 self.datagrams.on_opening(office, now, hop, &delivery, &mut self.counters);
@@ -365,7 +365,15 @@ impl Sockets {
         let all = [self.streams.count(), self.listeners.count(), self.senders.count()];
         let others = self.receivers.count() + self.datagrams.count();
         let is_full = all.iter().sum::<usize>() + others >= SOCKETS;
-        let is_new = !matches!(wish, Wish::Accept { .. } | Wish::TakeBlocks { .. });
+        let is_new = match &wish {
+            Wish::Accept { .. } | Wish::TakeBlocks { .. } => false,
+            // Its flow counts already.
+            Wish::SendBlocks { to, service, name } => {
+                !self.senders.knows(office, to, service, name)
+            }
+            Wish::Push { to, name, .. } => !self.senders.knows(office, to, "", name),
+            _ => true,
+        };
         let opened = if is_full && is_new {
             self.counters.over_limit += 1;
             Err((channel, format!("there are {SOCKETS} sockets already")))
@@ -440,9 +448,9 @@ impl Sockets {
     }
 }
 
-/// Tells a program why it gets no socket.
+/// Tells a program why it gets no socket at present: what it had open may go on later.
 pub(crate) fn refuse(program: UnixStream, why: &str) {
-    Channel::new(program, &[]).say_no(Cause::Refused, why);
+    Channel::new(program, &[]).say_no(Cause::Broken, why);
 }
 
 /// The message to a listener about a new stream.
@@ -461,4 +469,44 @@ fn read_opening(kind: FlowKind, block: &Bytes) -> Option<(Opening, Bytes)> {
 /// Whether a string is a valid name of a service.
 fn is_service(name: &str) -> bool {
     !name.is_empty() && name.len() <= SERVICE_BYTES && !name.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::State;
+
+    #[test]
+    fn with_all_sockets_in_use_a_flow_can_still_be_continued() {
+        let (mut office, _asked) = Office::of_test();
+        office.names.insert(NodeId(3), "valley".into());
+        let record = |local: u32| Sending {
+            local,
+            to: NodeId(3),
+            service: "mail".into(),
+            name: local.to_string(),
+            file_name: None,
+            nonce: Some(1),
+            taken: 1,
+            arrived: 1,
+            is_finished: false,
+            state: State::Moving,
+            over: 0,
+        };
+        let records = (0..SOCKETS as u32).map(record).collect();
+        let own = (office.node, &BTreeSet::new());
+        let mut sockets = Sockets::build(&HopConfig::default(), own, records, Vec::new());
+        let mut answer = |name: &str| {
+            let (socket, program) = UnixStream::pair().expect("two sockets");
+            program.set_nonblocking(true).expect("it can be");
+            let (to, service) = ("valley".into(), "mail".into());
+            let wish = Wish::SendBlocks { to, service, name: name.into() };
+            sockets.open(&office, Instant::ZERO, (socket, &[]), wish, 9_999);
+            let mut program = Channel::new(program, b"");
+            program.set_ready(true);
+            program.poll_record().map(|(kind, _)| kind)
+        };
+        assert_eq!(answer("7"), Some(channel::Kind::Opened));
+        assert_eq!(answer("new"), Some(channel::Kind::Reset));
+    }
 }

@@ -1,13 +1,15 @@
 //! Programs that receive blocks.
 //!
 //! A block is stored before its source learns that it arrived, and is kept until the program has
-//! confirmed it. Until then it is given again to each program that takes the flow.
+//! confirmed it. Until then it is given again to each program that takes the flow. A flow for which
+//! no program listens yet waits in the store: the source may have let its program go, because the
+//! blocks were taken, and the program here may be started long after its host.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 
 use bytes::{Buf as _, Bytes};
-use farhop_proto::base::{Duration, Instant, NodeId};
+use farhop_proto::base::{Instant, NodeId};
 use farhop_proto::transport::hop::{Delivery, Hop};
 use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use rustix::event::PollFlags;
@@ -27,9 +29,7 @@ const KEPT: u32 = 8;
 const KEPT_OF_ALL: u32 = 1_024;
 /// Most blocks that a program has been given and has not confirmed.
 const GIVEN: u32 = 2;
-/// How long a new flow waits for a program that listens for it.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Most new flows that wait for a listener.
+/// Most flows that came while no program listened for them, and wait for one.
 const WAITING: usize = 64;
 /// Most of these from one node, so that there is space for flows of others.
 const WAITING_OF_ONE: usize = WAITING / 2;
@@ -50,6 +50,8 @@ struct Receiver {
     held: VecDeque<Delivery>,
     /// Whether the clerk is storing one of them.
     is_writing: bool,
+    /// Whether it came while no program listened for it, and none was told of it since.
+    is_unheard: bool,
 }
 
 /// All flows of blocks for programs here.
@@ -57,22 +59,10 @@ struct Receiver {
 pub(super) struct Receivers {
     all: BTreeMap<FlowKey, Receiver>,
     todo: BTreeSet<FlowKey>,
-    /// Flows that no program listens for yet.
-    waiting: Vec<Unclaimed>,
     /// How many flows have finished so far.
     over: u64,
     /// Whether a program has sent more than was handled in the last turn.
     pub(super) is_cut: bool,
-}
-
-/// A new flow that waits for a program that listens for it.
-struct Unclaimed {
-    since: Instant,
-    first: Delivery,
-    /// The blocks after the first, in order.
-    more: Vec<Delivery>,
-    /// The number by which its sender names it when giving it up.
-    nonce: u64,
 }
 
 impl Receivers {
@@ -99,7 +89,7 @@ impl Receivers {
     }
 
     pub(super) fn has(&self, flow: FlowKey) -> bool {
-        self.all.contains_key(&flow) || self.waiting.iter().any(|one| one.is_of(flow))
+        self.all.contains_key(&flow)
     }
 
     pub(super) fn sources(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
@@ -120,15 +110,11 @@ impl Receivers {
         !self.todo.is_empty()
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.waiting.iter().map(|one| one.since + PATIENCE).min()
-    }
-
     /// The first block of a flow arrived.
     pub(super) fn on_opening(
         &mut self,
         office: &Office,
-        (now, since): (Instant, Instant),
+        now: Instant,
         hop: &mut Hop,
         delivery: Delivery,
         listeners: &mut Listeners,
@@ -149,14 +135,16 @@ impl Receivers {
             // The source was restarted and uses the number again.
             office.ask(Task::ForgetReceiving(Box::new(old.record)));
         }
-        self.waiting.retain(|one| !one.is_of(flow));
-        if listeners.find(Purpose::Blocks, &opening.service).is_none() {
-            let of_it = self.waiting.iter().filter(|one| one.source() == flow.source).count();
-            if self.waiting.len() >= WAITING || of_it >= WAITING_OF_ONE {
+        if listeners.is_full(Purpose::Blocks, &opening.service) {
+            return hop.refuse(now, delivery.id, Refusal::Full);
+        }
+        let is_unheard = listeners.find(Purpose::Blocks, &opening.service).is_none();
+        if is_unheard {
+            let waiting = self.all.iter().filter(|(_, one)| one.is_unheard).map(|(flow, _)| flow);
+            let of_it = waiting.clone().filter(|other| other.source == flow.source).count();
+            if waiting.count() >= WAITING || of_it >= WAITING_OF_ONE {
                 return hop.refuse(now, delivery.id, Refusal::Full);
             }
-            let (first, more, nonce) = (delivery, Vec::new(), opening.nonce);
-            return self.waiting.push(Unclaimed { since, first, more, nonce });
         }
         let record = Receiving {
             source: flow.source,
@@ -172,7 +160,7 @@ impl Receivers {
             state: State::Moving,
             over: 0,
         };
-        let mut receiver = Receiver::new(record);
+        let mut receiver = Receiver { is_unheard, ..Receiver::new(record) };
         receiver.held.push_back(delivery);
         self.all.insert(flow, receiver);
         self.todo.insert(flow);
@@ -185,9 +173,6 @@ impl Receivers {
             // No program would take it.
             return hop.refuse(now, delivery.id, Refusal::Unusable);
         }
-        if let Some(unclaimed) = self.waiting.iter_mut().find(|one| one.is_of(flow)) {
-            return unclaimed.more.push(delivery);
-        }
         match self.all.get_mut(&flow) {
             Some(receiver) if receiver.record.state == State::Moving && !receiver.record.is_cut => {
                 receiver.held.push_back(delivery);
@@ -198,12 +183,12 @@ impl Receivers {
     }
 
     /// Messages for a new listener: the flows of its service that no program has taken.
-    pub(super) fn offers(&self, office: &Office, service: &str) -> Vec<Vec<u8>> {
-        let is_one = |one: &&Receiver| {
-            let is_open = one.record.state == State::Moving && one.record.next > 0;
+    pub(super) fn offers(&mut self, office: &Office, service: &str) -> Vec<Vec<u8>> {
+        let is_one = |one: &&mut Receiver| {
+            let is_open = one.record.state == State::Moving && one.stored() > 0;
             is_open && one.record.service == service && one.channel.is_none()
         };
-        self.all.values().filter(is_one).map(|one| one.offer(office)).collect()
+        self.all.values_mut().filter(is_one).map(|one| one.offer(office)).collect()
     }
 
     /// Gives a flow to a program, and takes it from the one that had it.
@@ -225,22 +210,7 @@ impl Receivers {
     }
 
     /// Moves blocks between the machine, the clerk and programs.
-    pub(super) fn turn(
-        &mut self,
-        office: &Office,
-        now: Instant,
-        hop: &mut Hop,
-        listeners: &mut Listeners,
-    ) {
-        let late = self.waiting.extract_if(.., |one| one.since + PATIENCE <= now);
-        late.for_each(|one| hop.refuse(now, one.first.id, Refusal::Unwanted));
-        if listeners.take_new() {
-            for Unclaimed { since, first, more, .. } in std::mem::take(&mut self.waiting) {
-                // A listener for another service does not prolong the wait.
-                self.on_opening(office, (now, since), hop, first, listeners);
-                more.into_iter().for_each(|delivery| self.on_delivery(now, hop, delivery));
-            }
-        }
+    pub(super) fn turn(&mut self, office: &Office) {
         let todo = std::mem::take(&mut self.todo);
         let kept = |one: &Receiver| one.record.end().saturating_sub(one.record.confirmed);
         let stored = || self.all.values().map(kept).sum::<u32>();
@@ -320,11 +290,6 @@ impl Receivers {
         (source, what): (NodeId, Consignment),
     ) -> bool {
         let flow = FlowKey { source, local: what.local };
-        let is_waiting = |one: &Unclaimed| one.is_of(flow) && one.nonce == what.nonce;
-        if let Some(at) = self.waiting.iter().position(is_waiting) {
-            hop.refuse(now, self.waiting.remove(at).first.id, Refusal::LetGo);
-            return true;
-        }
         let is_it = |one: &&mut Receiver| {
             one.record.state == State::Moving && one.record.nonce == what.nonce
         };
@@ -366,16 +331,6 @@ impl Receivers {
     }
 }
 
-impl Unclaimed {
-    fn is_of(&self, flow: FlowKey) -> bool {
-        self.first.id.flow == flow
-    }
-
-    fn source(&self) -> NodeId {
-        self.first.id.flow.source
-    }
-}
-
 impl Receiver {
     fn new(record: Receiving) -> Self {
         Self {
@@ -386,7 +341,13 @@ impl Receiver {
             is_fetching: false,
             held: VecDeque::new(),
             is_writing: false,
+            is_unheard: false,
         }
+    }
+
+    /// How many of its blocks were stored. One that is still being written cannot be read.
+    fn stored(&self) -> u32 {
+        self.record.next - u32::from(self.is_writing)
     }
 
     /// Ends the flow at what is stored. Returns whether a program is still to get something of it.
@@ -405,7 +366,8 @@ impl Receiver {
     }
 
     /// The message to a listener about this flow.
-    fn offer(&self, office: &Office) -> Vec<u8> {
+    fn offer(&mut self, office: &Office) -> Vec<u8> {
+        self.is_unheard = false;
         let (id, name) = (self.record.id(), &self.record.name);
         let from = office.name(self.record.source);
         serde_json::json!({ "id": id, "from": from, "name": name }).to_string().into_bytes()
@@ -425,8 +387,7 @@ impl Receiver {
             self.is_writing = true;
             office.ask(Task::Letter(Box::new((delivery, self.record.clone()))));
         }
-        // A block that is still being written cannot be read.
-        let there = self.record.end().min(self.record.next - u32::from(self.is_writing));
+        let there = self.record.end().min(self.stored());
         let may_give = self.given < there && self.given < self.record.confirmed + GIVEN;
         if self.channel.is_some() && !self.is_fetching && may_give {
             self.is_fetching = true;
@@ -494,9 +455,10 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use farhop_proto::base::{AddressPlan, Seed};
-    use farhop_proto::transport::hop::HopConfig;
+    use farhop_proto::transport::hop::{HopConfig, Whole, frames_of};
 
     use super::*;
+    use crate::blocks::{Opening, front};
 
     fn record(local: u32) -> Receiving {
         Receiving {
@@ -542,6 +504,36 @@ mod tests {
         assert!(receivers.has(flow(newest)) && !receivers.has(flow(0)));
         let last = asked.try_iter().last();
         assert!(matches!(&last, Some(Task::ForgetReceiving(old)) if old.local == 0), "{last:?}");
+    }
+
+    #[test]
+    fn a_flow_for_which_nobody_listens_waits_in_the_store_and_is_offered_later() {
+        let (office, asked) = Office::of_test();
+        let rng = Seed(1).stream("hop");
+        let mut hop =
+            Hop::build(HopConfig::default(), NodeId(1), AddressPlan::default(), None, rng);
+        let (mut receivers, mut listeners) = (Receivers::default(), Listeners::default());
+        let opening = |local| BlockId { flow: FlowKey { source: NodeId(3), local }, number: 0 };
+        let mut open = |receivers: &mut Receivers, listeners: &mut Listeners, local| {
+            let what = Opening { service: "mail".into(), name: "job".into(), ..Opening::default() };
+            let frames = frames_of(&front(FlowKind::Blocks, &what).into(), 1_000);
+            let Whole { id, shape, frames } =
+                Whole::build(opening(local), NodeId(1), false, frames);
+            let delivery = Delivery { id, shape, frames };
+            receivers.on_opening(&office, Instant::ZERO, &mut hop, delivery, listeners);
+            receivers.turn(&office);
+            receivers.has(id.flow)
+        };
+        for local in 0..WAITING as u32 {
+            let is_taken = open(&mut receivers, &mut listeners, local);
+            assert_eq!(is_taken, (local as usize) < WAITING_OF_ONE, "flow {local}");
+        }
+        let first = asked.try_recv();
+        assert!(matches!(&first, Ok(Task::Letter(letter)) if letter.0.id == opening(0)));
+        assert_eq!(receivers.offers(&office, "mail").len(), 0, "none is stored yet");
+        receivers.all.get_mut(&opening(0).flow).expect("it is there").is_writing = false;
+        assert_eq!(receivers.offers(&office, "mail").len(), 1);
+        assert!(open(&mut receivers, &mut listeners, 99), "one is not waiting any more");
     }
 
     #[test]

@@ -73,6 +73,11 @@ pub struct Receiving {
 }
 
 impl Sending {
+    /// Whether it is the flow of this name to a service of a node.
+    pub(super) fn is(&self, to: NodeId, service: &str, name: &str) -> bool {
+        self.to == to && self.service == service && self.name == name
+    }
+
     /// Whether it is a file that a program pushes.
     pub(super) fn is_file(&self) -> bool {
         self.service.is_empty()

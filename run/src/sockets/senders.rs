@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
-use bytes::{Buf as _, Bytes};
 use farhop_proto::base::{Duration, Instant, NodeId};
-use farhop_proto::transport::hop::{Arrived, Hop, Whole, frames_of};
+use farhop_proto::transport::hop::{Arrived, Hop, Whole};
 use farhop_proto::wire::hop::{BlockId, FlowKey, Refusal};
 use rustix::event::PollFlags;
 
-use super::channel::{BLOCK_BYTES, Cause, Channel, Kind};
+use super::channel::{Cause, Channel, Kind};
 use super::is_service;
 use super::records::Sending;
+use super::sender::{Sender, most_bytes};
 use super::streams::Refused;
 use crate::blocks::{Consignment, Kind as FlowKind, Office, Opening, Task, front, random};
 use crate::files::{FileInfo, OutgoingStatus, State, wrong_name};
@@ -26,21 +26,6 @@ const REMEMBERED: usize = 1_024;
 /// How long a pushed file waits for its program to come back. Nobody else can continue it, and a
 /// program that still runs comes back at once, also after its daemon was restarted.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A flow of blocks that a program here sends.
-struct Sender {
-    record: Sending,
-    channel: Option<Channel>,
-    /// Whether the program was told the state of the flow. It is not told while a block is being
-    /// written, because the block would count as taken.
-    is_greeted: bool,
-    /// Whether the clerk is storing a block of it.
-    is_writing: bool,
-    /// A block of the program for which the machine has no room yet, and whether it is the last.
-    waiting: Option<(Bytes, bool)>,
-    /// Blocks that arrived before an earlier one.
-    early: BTreeSet<u32>,
-}
 
 /// All flows of blocks that programs here send.
 #[derive(Default)]
@@ -75,11 +60,10 @@ impl Senders {
     /// arrived, perhaps before an earlier one.
     pub(super) fn build(records: Vec<Sending>, node: NodeId, kept: &BTreeSet<BlockId>) -> Self {
         let sender = |record: Sending| {
-            let (channel, is_greeted, is_writing, waiting) = (None, false, false, None);
             let flow = FlowKey { source: node, local: record.local };
             let is_gone = |number: &u32| !kept.contains(&BlockId { flow, number: *number });
             let early = (record.arrived..record.taken).filter(is_gone).collect();
-            (record.local, Sender { record, channel, is_greeted, is_writing, waiting, early })
+            (record.local, Sender { early, ..Sender::new(record) })
         };
         let over = records.iter().map(|record| record.over).max().unwrap_or_default();
         let all: BTreeMap<u32, Sender> = records.into_iter().map(sender).collect();
@@ -99,6 +83,12 @@ impl Senders {
             is_one && !matches!(sender.record.state, State::Failed(_))
         };
         self.all.get(&what.local).is_some_and(is_it)
+    }
+
+    /// Whether there is a flow of this name.
+    pub(super) fn knows(&self, office: &Office, to: &str, service: &str, name: &str) -> bool {
+        let Ok(to) = office.node_of(to) else { return false };
+        self.all.values().any(|sender| sender.record.is(to, service, name))
     }
 
     pub(super) fn has_local(&self, local: u32) -> bool {
@@ -141,9 +131,7 @@ impl Senders {
             Ok(to) => to,
             Err(why) => return Err((channel, why)),
         };
-        let is_same = |record: &Sending| {
-            record.to == to && record.service == wanted.service && record.name == wanted.name
-        };
+        let is_same = |record: &Sending| record.is(to, wanted.service, wanted.name);
         let known = self.all.iter_mut().find(|(_, sender)| is_same(&sender.record));
         if let Some((local, sender)) = known {
             if let State::Failed(why) = &sender.record.state {
@@ -171,14 +159,7 @@ impl Senders {
         let nonce = random().unwrap_or_default();
         let record = new_record(wanted, (local, to), nonce);
         let first = Some((first_block(wanted, nonce).into(), false));
-        let sender = Sender {
-            record,
-            channel: Some(channel),
-            is_greeted: false,
-            is_writing: false,
-            waiting: first,
-            early: BTreeSet::new(),
-        };
+        let sender = Sender { channel: Some(channel), waiting: first, ..Sender::new(record) };
         self.all.insert(local, sender);
         self.todo.insert(local);
         Ok(())
@@ -201,11 +182,16 @@ impl Senders {
 
     /// Moves blocks from programs to the clerk.
     pub(super) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop) {
-        for local in std::mem::take(&mut self.todo) {
+        let todo = std::mem::take(&mut self.todo);
+        let all = if todo.is_empty() { 0 } else { self.all.values().map(Sender::held).sum() };
+        let mut held: usize = all;
+        for local in todo {
             let Some(sender) = self.all.get_mut(&local) else { continue };
-            if sender.move_blocks(office, now, hop) {
+            let others = held - sender.held();
+            if sender.move_blocks(office, now, hop, others) {
                 self.todo.insert(local);
             }
+            held = others + sender.held();
             if sender.is_left() {
                 self.left.entry(local).or_insert(now);
             } else {
@@ -349,100 +335,6 @@ impl Senders {
     }
 }
 
-impl Sender {
-    /// Whether it is a file whose program left before its end.
-    fn is_left(&self) -> bool {
-        let is_ending = matches!(self.waiting, Some((_, true)));
-        let is_moving = self.record.state == State::Moving;
-        let is_all = self.record.is_finished || is_ending;
-        self.record.is_file() && is_moving && self.channel.is_none() && !is_all
-    }
-
-    /// Whether another record of the program can be taken.
-    fn reads(&self) -> bool {
-        !self.is_writing && self.waiting.is_none()
-    }
-
-    /// Gives the clerk the next block once the machine has room for it. Returns whether the block
-    /// waits for room.
-    fn move_blocks(&mut self, office: &Office, now: Instant, hop: &mut Hop) -> bool {
-        if let Some(channel) = &mut self.channel {
-            channel.write();
-        }
-        if self.reads() {
-            self.take(office);
-        }
-        if self.channel.as_ref().is_some_and(Channel::has_ended) {
-            self.channel = None;
-        }
-        let Some((block, _)) = self.waiting.as_ref().filter(|_| !self.is_writing) else {
-            return false;
-        };
-        let flow = office.flow(self.record.local);
-        if !hop.reserve(now, flow, block.len()) {
-            return true;
-        }
-        let Some((block, is_last)) = self.waiting.take() else { return false };
-        let id = BlockId { flow, number: self.record.taken };
-        self.record.taken += 1;
-        self.record.is_finished = is_last;
-        let frames = frames_of(&block, usize::from(office.config.frame_bytes));
-        let whole = Whole::build(id, self.record.to, is_last, frames);
-        office.ask(Task::Hold(Box::new((whole, self.record.clone()))));
-        self.is_writing = true;
-        false
-    }
-
-    /// Takes the next block from the program.
-    fn take(&mut self, office: &Office) {
-        let Some(channel) = &mut self.channel else { return };
-        let Some((kind, mut payload)) = channel.poll_record() else { return };
-        let most = most_bytes(office);
-        let wrong = match kind {
-            _ if self.record.is_finished => Some("it was finished before".to_owned()),
-            Kind::Data if payload.len() < 4 => Some("a block without a number".to_owned()),
-            Kind::Data => {
-                let number = payload.get_u32();
-                let next = self.record.program_blocks();
-                let is_next = number == next && payload.len() <= most;
-                let why = format!("block {number} of {} bytes came", payload.len());
-                let why = format!("{why} in place of {next}, of at most {most}");
-                self.waiting = is_next.then_some((payload, false));
-                (!is_next).then_some(why)
-            }
-            Kind::Finish => {
-                self.waiting = Some((payload, true));
-                None
-            }
-            _ => None,
-        };
-        if let Some(why) = wrong
-            && let Some(mut channel) = self.channel.take()
-        {
-            channel.say_no(Cause::Broken, &why);
-        }
-    }
-
-    /// Tells the program the state of the flow.
-    fn greet(&mut self, office: &Office) {
-        let Some(channel) = &mut self.channel else { return };
-        channel.say(Kind::Opened, opened(office, &self.record));
-        self.is_greeted = true;
-        self.tell_if_done();
-    }
-
-    /// Tells the program how much has arrived, and when it is all.
-    fn tell_if_done(&mut self) {
-        let Some(channel) = self.channel.as_mut().filter(|_| self.is_greeted) else { return };
-        let arrived = self.record.arrived.saturating_sub(1).min(self.record.program_blocks());
-        channel.say(Kind::Arrived, arrived.to_be_bytes());
-        if self.record.state == State::Done {
-            channel.say(Kind::Finish, "");
-        }
-        channel.write();
-    }
-}
-
 fn check(office: &Office, wanted: &Wanted<'_>) -> Result<NodeId, String> {
     let to = office.node_of(wanted.to).map_err(|error| format!("{error:#}"))?;
     match wanted.file.map(wrong_name) {
@@ -481,29 +373,16 @@ fn first_block(wanted: &Wanted<'_>, nonce: u64) -> Vec<u8> {
     front(FlowKind::Blocks, &Opening { service, name, nonce, ..Opening::default() })
 }
 
-/// The message to a program that its flow is open.
-fn opened(office: &Office, record: &Sending) -> Vec<u8> {
-    let Sending { local, is_finished, .. } = record;
-    let next = record.program_blocks();
-    let block_bytes = most_bytes(office);
-    let what = serde_json::json!({
-        "id": local, "next": next, "finished": is_finished, "block_bytes": block_bytes,
-    });
-    what.to_string().into()
-}
-
-/// Most bytes of a program's block.
-fn most_bytes(office: &Office) -> usize {
-    (office.config.bytes_of_block() as usize).min(BLOCK_BYTES)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
 
+    use bytes::Bytes;
     use farhop_proto::base::{AddressPlan, Seed};
-    use farhop_proto::transport::hop::HopConfig;
+    use farhop_proto::transport::hop::{HopConfig, frames_of};
 
+    use super::super::channel::BLOCK_BYTES;
+    use super::super::sender::WAITING_BYTES;
     use super::*;
 
     #[test]
@@ -584,6 +463,48 @@ mod tests {
         let heard: Vec<_> = heard.map(|(kind, payload)| (kind, number(payload))).collect();
         let arrived = (Kind::Arrived, Some(1));
         assert_eq!(heard, [(Kind::Taken, Some(0)), arrived, arrived, (Kind::Finish, None)]);
+    }
+
+    #[test]
+    fn blocks_for_which_there_is_no_room_stay_with_their_programs() {
+        let (mut office, _asked) = Office::of_test();
+        office.names.insert(NodeId(3), "valley".into());
+        let records = (0..100).map(|local| Sending { local, ..job(1, 1) }).collect();
+        let mut senders = Senders::build(records, office.node, &BTreeSet::new());
+        let rng = Seed(1).stream("hop");
+        let config = HopConfig { memory_bytes: 4 << 20, ..HopConfig::default() };
+        let mut hop = Hop::build(config, office.node, AddressPlan::default(), None, rng);
+        let bytes = most_bytes(&office);
+        let block = [&Kind::Data.head(4 + bytes)[..], &[0; 4], &vec![7; bytes]].concat();
+        let mut writers = Vec::new();
+        for sender in senders.all.values_mut() {
+            let (socket, mut program) = UnixStream::pair().expect("two sockets");
+            socket.set_nonblocking(true).expect("it can be");
+            program.set_nonblocking(true).expect("it can be");
+            let channel = Channel::new(socket, b"").with_records_of(bytes + 4);
+            (sender.channel, sender.is_greeted) = (Some(channel), true);
+            let mut left = block.clone();
+            writers.push(move || {
+                use std::io::Write as _;
+                while let Ok(written @ 1..) = program.write(&left) {
+                    left.drain(..written);
+                }
+                left.len()
+            });
+        }
+        let held = |senders: &Senders| senders.all.values().map(Sender::held).sum::<usize>();
+        for _ in 0..100 {
+            writers.iter_mut().for_each(|write| _ = write());
+            senders.set_ready(&mut std::iter::repeat(true));
+            senders.turn(&office, Instant::ZERO, &mut hop);
+            assert!(
+                held(&senders) < 2 * WAITING_BYTES + 2 * BLOCK_BYTES,
+                "{} bytes",
+                held(&senders)
+            );
+        }
+        assert!(held(&senders) >= WAITING_BYTES, "{} bytes", held(&senders));
+        assert!(senders.all.values().filter(|sender| sender.is_held_back).count() > 30);
     }
 
     #[test]

@@ -203,24 +203,26 @@ impl Streams {
     ) {
         let (id, peer) = (delivery.id, delivery.id.flow.source);
         let block = Bytes::from(delivery.frames.concat());
-        let is_full = self.offers.len() >= OFFERS;
+        let mut is_full = self.offers.len() >= OFFERS;
         let taken = match blocks::read::<Opening>(FlowKind::Stream, &block) {
             Some((Opening { answers: Some(answered), nonce, life, .. }, bytes)) => {
                 self.on_answer(office, now, (answered, nonce, life), &delivery, bytes, counters)
             }
             Some((Opening { service, nonce, life, .. }, bytes)) if !is_full => {
                 let own = self.life;
-                listeners.find(Purpose::Streams, &service).is_some_and(|listener| {
-                    let answers = Some(id.flow.local);
-                    let mut stream = open((peer, &service), answers, Stage::Offered, now, own);
-                    (stream.theirs, stream.nonces[1]) = (Some(id.flow), nonce);
-                    stream.life = life;
-                    self.by_flow.insert(id.flow, local);
-                    self.offers.insert(local, (delivery, bytes));
-                    self.insert(office, now, local, stream);
-                    listener.say(Kind::Incoming, offer(local, &office.name(peer)));
-                    true
-                })
+                is_full = listeners.is_full(Purpose::Streams, &service);
+                !is_full
+                    && listeners.find(Purpose::Streams, &service).is_some_and(|listener| {
+                        let answers = Some(id.flow.local);
+                        let mut stream = open((peer, &service), answers, Stage::Offered, now, own);
+                        (stream.theirs, stream.nonces[1]) = (Some(id.flow), nonce);
+                        stream.life = life;
+                        self.by_flow.insert(id.flow, local);
+                        self.offers.insert(local, (delivery, bytes));
+                        self.insert(office, now, local, stream);
+                        listener.say(Kind::Incoming, offer(local, &office.name(peer)));
+                        true
+                    })
             }
             _ => false,
         };

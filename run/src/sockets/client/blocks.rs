@@ -39,7 +39,8 @@ struct Opened {
 }
 
 impl BlockSender {
-    /// Opens the flow of this name to a service of a node, or continues it.
+    /// Opens the flow of this name to a service of a node, or continues it. Where no program
+    /// listens for the service, the blocks wait until one does.
     ///
     /// Fails if no daemon runs, there is no such node, or it refused the flow.
     pub fn open(daemon: &Daemon, to: &str, service: &str, name: &str) -> Result<Self, SocketError> {
