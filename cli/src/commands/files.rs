@@ -9,19 +9,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use farhop_proto::base::counted;
-use farhop_run::daemon::client::ask;
 use farhop_run::daemon::control::Request;
 use farhop_run::daemon::{BlockStatus, CacheStatus};
 use farhop_run::files::{
     FilesStatus, IncomingStatus, OutgoingStatus, Push, SendFile, State, modified_ns, open_file,
     sum_file, wrong_name,
 };
-use farhop_run::sockets;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use serde::de::DeserializeOwned;
 
-use super::daemons::{Wanted, check_node, only};
+use super::carrier::{Daemon, DaemonOptions};
 use super::{print_json, print_text};
 use crate::progress::{Bar, tell};
 use crate::{Failure, interrupt};
@@ -130,59 +127,6 @@ enum CacheCommand {
     },
 }
 
-/// Selects the daemon to ask.
-#[derive(clap::Args)]
-pub(crate) struct DaemonOptions {
-    /// Node of the daemon to use, if several run here; within `farhop lab exec` by default that
-    /// node.
-    #[arg(long, value_name = "NODE", global = true)]
-    node: Option<String>,
-    /// Look for the daemon's control socket in this folder only.
-    #[arg(long, value_name = "DIR", global = true)]
-    runtime_dir: Option<PathBuf>,
-}
-
-/// A daemon, by the path of its control socket; it may restart between two requests.
-pub(super) struct Daemon(PathBuf);
-
-impl Daemon {
-    pub(super) fn find(options: &DaemonOptions) -> Result<Self, Failure> {
-        let (node, runtime_dir) = (options.node.as_deref(), options.runtime_dir.as_deref());
-        only(Wanted { node, lab: None, runtime_dir }).map(Self)
-    }
-
-    pub(super) fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, Failure> {
-        let fail = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
-        let answer = ask(&self.0, request).map_err(|error| fail(&error))?;
-        serde_json::from_value(answer).map_err(|error| fail(&error))
-    }
-
-    /// Refuses a node that is not another node of the daemon's scenario.
-    fn check_node(&self, node: &str) -> Result<(), Failure> {
-        check_node(node, &self.ask(Request::Status {})?)
-    }
-
-    /// Makes a request about the file with this id or number. If it fails and no such file is
-    /// listed, the input was wrong.
-    fn ask_of_file<T: DeserializeOwned>(&self, request: Request, id: &str) -> Result<T, Failure> {
-        self.ask(request).map_err(|failure| match (failure, self.files()) {
-            (Failure::Failed(why), Some(files)) if !is_listed(&files, id) => Failure::input(why),
-            (failure, _) => failure,
-        })
-    }
-
-    /// The state of all files, or `None` while the daemon does not answer.
-    pub(super) fn files(&self) -> Option<FilesStatus> {
-        self.ask(Request::Files {}).ok()
-    }
-}
-
-/// Whether a daemon lists a file with this id or number.
-fn is_listed(files: &FilesStatus, id: &str) -> bool {
-    files.outgoing.iter().any(|file| file.id.to_string() == id)
-        || files.incoming.iter().any(|file| file.id == id)
-}
-
 /// Refuses a name that a file cannot have at its destination.
 fn check_name(name: &str, to: &str) -> Result<(), Failure> {
     let refused = |wrong| Failure::input(format!("{wrong}; give another one behind {to}:"));
@@ -211,7 +155,7 @@ pub(crate) fn send(options: &SendOptions) -> Result<(), Failure> {
     let label = format!("{} to {}", file.display(), wanted.to);
     let Taken { id } = ask_to_send(&daemon, wanted)?;
     if options.no_wait {
-        wait_until(&daemon, id, &label, |file| file.is_kept.then_some(()))?;
+        wait_until(&daemon, id, (&label, &tell), |file| file.is_kept.then_some(()))?;
         print_text(&format!("on its way as number {id}: {label}"))?;
         return Ok(());
     }
@@ -288,8 +232,7 @@ pub(crate) fn push(options: &PushOptions) -> Result<(), Failure> {
         bar.count(&format!("{label}, {}", counted(bytes, "byte")), bytes);
         !interrupt::has_come()
     };
-    let push =
-        Push { daemon: sockets::client::Daemon::at(daemon.0), to: to.into(), file: file.into() };
+    let push = Push { daemon: daemon.for_sockets(), to: to.into(), file: file.into() };
     let outcome = push.run(&mut Input::of_stdin()?, &mut watcher);
     bar.end();
     let size = match outcome {
@@ -331,24 +274,38 @@ impl Read for Input {
 fn wait_until_sent(daemon: &Daemon, id: u32, label: &str, bar: &Bar) -> Result<String, Failure> {
     // Units in flight may be lost and sent again: the bar does not go back then.
     let most = Cell::new(0);
-    wait_until(daemon, id, label, |OutgoingStatus { state, arrived, under_way, size, .. }| {
-        most.set(most.get().max(arrived + under_way));
-        bar.fill(most.get() as f64 / (*size).max(1) as f64);
-        let is_there = matches!(state, State::Done | State::Fetched);
-        is_there.then(|| format!("arrived: {label}, {}", counted(size, "byte")))
-    })
+    let say = |why: &str| bar.line(why);
+    wait_until(
+        daemon,
+        id,
+        (label, &say),
+        |OutgoingStatus { state, arrived, under_way, size, .. }| {
+            most.set(most.get().max(arrived + under_way));
+            bar.fill(most.get() as f64 / (*size).max(1) as f64);
+            let is_there = matches!(state, State::Done | State::Fetched);
+            is_there.then(|| format!("arrived: {label}, {}", counted(size, "byte")))
+        },
+    )
 }
 
-/// Waits until `is_so` accepts the state of a file, across restarts of the daemon.
+/// Waits until `is_so` accepts the state of a file, across restarts of the daemon. If the daemon
+/// cannot say anything about files, `say` passes on why, once.
 fn wait_until<T>(
     daemon: &Daemon,
     id: u32,
-    label: &str,
+    (label, say): (&str, &dyn Fn(&str)),
     is_so: impl Fn(&OutgoingStatus) -> Option<T>,
 ) -> Result<T, Failure> {
-    let mut patience = SOON;
+    let (mut patience, mut trouble) = (SOON, None);
     loop {
-        if let Some(files) = daemon.files() {
+        let files = daemon.files();
+        if let Err(why) = &files
+            && trouble.as_ref() != Some(why)
+        {
+            say(&format!("{label} waits: {why}"));
+            trouble = Some(why.clone());
+        }
+        if let Ok(Some(files)) = files {
             let Some(file) = files.outgoing.into_iter().find(|file| file.id == id) else {
                 let why = "the daemon knows nothing of it any more: it ended before it had \
                            written it down, or very many files are over since";
@@ -491,6 +448,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use farhop_run::files::FileInfo;
+
+    use super::super::carrier::is_listed;
 
     use super::*;
 

@@ -1,5 +1,6 @@
 //! The commands, a module for each, and how they read values and print.
 
+mod carrier;
 pub(crate) mod check;
 mod daemons;
 pub(crate) mod demo;

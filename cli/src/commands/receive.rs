@@ -17,8 +17,9 @@ use farhop_proto::base::counted;
 use farhop_run::daemon::control::Request;
 use farhop_run::files::{FilesStatus, IncomingStatus, State};
 
+use super::carrier::{Daemon, DaemonOptions};
 use super::fetch::{Placed, fetch, remove_strays};
-use super::files::{Daemon, DaemonOptions, SOON, TICK};
+use super::files::{SOON, TICK};
 use super::{has_reader, is_printed};
 use crate::progress::Bar;
 use crate::{Failure, interrupt};
@@ -63,9 +64,16 @@ pub(crate) fn receive(options: &ReceiveOptions) -> Result<(), Failure> {
     })?;
     let bar = Bar::start("waiting for files");
     let left = options.count.map_or(usize::MAX, NonZeroUsize::get);
-    let (dir, unplaced) = (options.dir.as_path(), BTreeMap::new());
-    let mut receiving =
-        Receiving { daemon, dir, bar: &bar, left, is_read: true, unplaced, is_clean: false };
+    let mut receiving = Receiving {
+        daemon,
+        dir: &options.dir,
+        bar: &bar,
+        left,
+        is_read: true,
+        unplaced: BTreeMap::new(),
+        trouble: None,
+        is_clean: false,
+    };
     let outcome = receiving.run(options.count.is_some());
     bar.end();
     outcome
@@ -82,6 +90,8 @@ struct Receiving<'a> {
     is_read: bool,
     /// Files that could not be put into the folder, by id.
     unplaced: BTreeMap<String, Unplaced>,
+    /// Why the daemon has no files, as it was reported.
+    trouble: Option<String>,
     /// Whether the leftovers of killed commands were removed from the folder.
     is_clean: bool,
 }
@@ -121,9 +131,17 @@ impl Receiving<'_> {
     /// Fetches the files that are there now. Returns the problem to report if one cannot be
     /// fetched.
     fn look(&mut self) -> Result<Option<String>, Failure> {
-        let Some(FilesStatus { node, incoming, .. }) = self.daemon.files() else {
-            return Ok(None);
+        let FilesStatus { node, incoming, .. } = match self.daemon.files() {
+            Ok(Some(files)) => files,
+            Ok(None) => return Ok(None),
+            Err(why) => {
+                if self.trouble.replace(why.clone()).as_ref() != Some(&why) {
+                    self.bar.line(&format!("nothing can be fetched: {why}"));
+                }
+                return Ok(Some(why));
+            }
         };
+        self.trouble = None;
         if !self.is_clean {
             self.is_clean = true;
             // Leftovers that cannot be removed do no harm.
@@ -238,7 +256,7 @@ impl Receiving<'_> {
     fn waits(&self, id: &str) -> Option<bool> {
         let is_here = |state: &State| matches!(state, State::Done | State::Fetched);
         let is_it = |file: &IncomingStatus| file.id == id && is_here(&file.state);
-        Some(self.daemon.files()?.incoming.iter().any(is_it))
+        Some(self.daemon.files().ok()??.incoming.iter().any(is_it))
     }
 }
 

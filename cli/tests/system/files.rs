@@ -247,6 +247,8 @@ fn a_daemon_that_could_not_open_its_store_says_so_and_does_once_it_can() {
     let send = || place.farhop(&["send", &path, "valley", "--node", "hill"]);
     let said = stderr(&send());
     assert!(said.contains(&format!("carries no blocks: {trouble}")), "{said}");
+    let out = place.farhop(&["receive", &place.path("in"), "--node", "hill", "--count", "1"]);
+    assert!(!out.status.success() && stderr(&out).contains(trouble), "{}", stderr(&out));
     fs::rename(&store, store.with_extension("aside")).expect("it is there");
     let is_carried = || {
         let out = place.farhop(&["status", "hill"]);
