@@ -49,7 +49,8 @@ impl Push {
     /// Fails if `input` cannot be read, the file is refused, or the watcher stops it.
     pub fn run(&self, input: &mut dyn Read, watcher: &mut dyn FnMut(u64) -> bool) -> Result<u64> {
         let name = format!("push-{:016x}", random()?);
-        let sender = BlockSender::push(&self.daemon, &self.to, &self.file, &name)?;
+        let wanted = (&*self.to, &*self.file, &*name);
+        let sender = BlockSender::push(&self.daemon, wanted, &mut || watcher(0))?;
         let block_bytes = sender.block_bytes();
         let mut pushing = Pushing { push: self, name, sender, block_bytes, watcher, done: 0 };
         let outcome = pushing.send_all(input);
@@ -158,7 +159,8 @@ impl Pushing<'_> {
         loop {
             self.watch()?;
             thread::sleep(AGAIN);
-            match BlockSender::push(daemon, to, file, &self.name) {
+            let (done, watcher) = (self.done, &mut self.watcher);
+            match BlockSender::push(daemon, (to, file, &self.name), &mut || watcher(done)) {
                 Ok(sender) => {
                     self.sender = sender;
                     let has_all = self.sender.next() >= taken;
@@ -173,5 +175,26 @@ impl Pushing<'_> {
                 Err(_) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_push_can_be_stopped_while_its_daemon_does_not_answer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("hill.sock");
+        let _daemon = UnixListener::bind(&socket).expect("a socket");
+        let push = Push { daemon: Daemon::at(&socket), to: "valley".into(), file: "map".into() };
+        let mut left = 3;
+        let outcome = push.run(&mut io::empty(), &mut |_| {
+            left -= 1;
+            left > 0
+        });
+        assert!(outcome.is_err_and(|error| error.to_string() == "interrupted") && left == 0);
     }
 }

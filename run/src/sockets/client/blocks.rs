@@ -12,6 +12,9 @@ use crate::daemon::control::Request;
 use crate::sockets::Wish;
 use crate::sockets::channel::Kind;
 
+/// How often a program that waits for its daemon is asked whether to go on.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// Sends blocks to a service of a node, each delivered once and in order.
 ///
 /// A block that was taken is delivered whatever becomes of this program, the daemons and their
@@ -45,23 +48,29 @@ impl BlockSender {
     /// Fails if no daemon runs, there is no such node, or it refused the flow.
     pub fn open(daemon: &Daemon, to: &str, service: &str, name: &str) -> Result<Self, SocketError> {
         let (to, service, name) = (to.into(), service.into(), name.into());
-        Self::ask(daemon, Wish::SendBlocks { to, service, name })
+        let line = daemon.ask(Wish::SendBlocks { to, service, name }, &[])?;
+        Self::opened(daemon, line)
     }
 
     /// Opens a flow for a file, which `farhop receive` fetches at the other node; the blocks are
-    /// its bytes.
+    /// its bytes. While the daemon does not answer, as where its disk does not, `goes_on` is asked
+    /// every so often, and may end it.
     pub(crate) fn push(
         daemon: &Daemon,
-        to: &str,
-        file: &str,
-        name: &str,
+        (to, file, name): (&str, &str, &str),
+        goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Self, SocketError> {
         let (to, file, name) = (to.into(), file.into(), name.into());
-        Self::ask(daemon, Wish::Push { to, file, name })
+        let line = daemon.ask(Wish::Push { to, file, name }, &[])?;
+        while !line.is_readable(LOOK)? {
+            if !goes_on() {
+                return Err(SocketError::Broken("interrupted".into()));
+            }
+        }
+        Self::opened(daemon, line)
     }
 
-    fn ask(daemon: &Daemon, wish: Wish) -> Result<Self, SocketError> {
-        let mut line = daemon.ask(wish, &[])?;
+    fn opened(daemon: &Daemon, mut line: Line) -> Result<Self, SocketError> {
         let text = line.wait_until_open()?;
         let Opened { id, next, finished: is_finished, block_bytes } =
             serde_json::from_slice(&text).map_err(io::Error::from)?;
