@@ -329,7 +329,8 @@ impl Clerk {
                 let (Delivery { id, shape, frames }, record) = &**letter;
                 // The first and the last block have no bytes for the program.
                 if id.number > 0 && !shape.finishes {
-                    changes.push(Change::Letter(*id, frames.concat().into()));
+                    let (id, shape, frames) = (*id, *shape, frames.clone());
+                    changes.push(Change::Letter(Whole { id, shape, frames }));
                 }
                 changes.push(Change::Receiving(record.clone()));
                 done.push(Done::Letter(*id));
@@ -390,7 +391,7 @@ fn read_back<T>(found: Result<Option<T>, StoreError>) -> Option<T> {
 /// block that was lost. Owed changes cannot outnumber the blocks and records in the store.
 fn owed(change: Change, undone: &[Done]) -> Option<Change> {
     match change {
-        Change::Block(_) | Change::Letter(..) => None,
+        Change::Block(_) | Change::Letter(_) => None,
         Change::Outgoing(Outgoing { state: State::Moving, .. }) => None,
         Change::Incoming(Incoming { state: State::Moving | State::Done, .. }) => None,
         Change::Sending(record) => {

@@ -49,7 +49,9 @@ const OUTGOING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("files-ou
 const INCOMING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("incoming");
 const SENDING: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("blocks-out");
 const RECEIVING: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("receiving");
-const LETTERS: Pieced = Pieced::new("letters", ["letters-long", "letters-short"]);
+const LETTERS: Pieced = Pieced::new("mail", ["mail-long", "mail-short"]);
+/// Letters of earlier versions, without checksums.
+const BARE_LETTERS: Pieced = Pieced::new("letters", ["letters-long", "letters-short"]);
 const NAMES: TableDefinition<'_, u16, &str> = TableDefinition::new("nodes");
 /// A table by the number of a flow from here.
 type ByFlow<N> = TableDefinition<'static, N, &'static [u8]>;
@@ -123,7 +125,7 @@ pub enum Change {
     /// Forget it.
     NoReceiving(String),
     /// Store a block for a program here.
-    Letter(BlockId, Bytes),
+    Letter(Whole),
     /// Delete it: the program has it.
     NoLetter(BlockId),
     /// Remember a flow to here that ended.
@@ -253,7 +255,8 @@ impl Store {
     pub fn shrink(&mut self) -> Result<(), StoreError> {
         let Some(OnDisk { dir, .. }) = &self.file else { return Ok(()) };
         let read = kept!(self.database()?.begin_read());
-        let held = BLOCKS.page_bytes(&read)? + LETTERS.page_bytes(&read)?;
+        let held = [BLOCKS, LETTERS, BARE_LETTERS].iter().map(|one| one.page_bytes(&read));
+        let held = held.sum::<Result<u64, _>>()?;
         kept!(read.close());
         let bytes = file_bytes(dir);
         let (held_before, bytes_before) = self.shrunk;
@@ -295,6 +298,7 @@ impl Store {
                 sending: kept!(write.open_table(SENDING)),
                 receiving: kept!(write.open_table(RECEIVING)),
                 letters: LETTERS.open(&write)?,
+                bare_letters: BARE_LETTERS.open(&write)?,
                 write: &write,
             };
             changes.iter().try_for_each(|change| tables.change(change))?;
@@ -334,12 +338,19 @@ impl Store {
         Ok(BLOCKS.value(&read, &key)?.and_then(|value| decode(&key, &value)))
     }
 
-    /// A stored block for a program here; `None` if there is none.
+    /// A stored block for a program here; `None` if there is none, or its bytes are wrong.
     ///
     /// Fails if the store cannot be read.
     pub fn letter(&self, id: BlockId) -> Result<Option<Bytes>, StoreError> {
-        let read = kept!(self.database()?.begin_read());
-        Ok(LETTERS.value(&read, &key_of(id))?.map(Bytes::from))
+        let (read, key) = (kept!(self.database()?.begin_read()), key_of(id));
+        let Some(value) = LETTERS.value(&read, &key)? else {
+            return Ok(BARE_LETTERS.value(&read, &key)?.map(Bytes::from));
+        };
+        let whole = decode(&key, &value).filter(Whole::is_right);
+        if whole.is_none() {
+            tracing::error!(?id, "a block for a program here is damaged");
+        }
+        Ok(whole.map(|whole| whole.frames.concat().into()))
     }
 
     /// All flows of blocks that programs here send.
@@ -420,6 +431,7 @@ struct Tables<'a> {
     sending: Table<'a, u32, &'static [u8]>,
     receiving: Table<'a, &'static str, &'static [u8]>,
     letters: Pieces<'a>,
+    bare_letters: Pieces<'a>,
 }
 
 impl Tables<'_> {
@@ -445,8 +457,13 @@ impl Tables<'_> {
                 drop(kept!(self.receiving.insert(&*flow.id(), &text_of(flow)[..])));
             }
             Change::NoReceiving(id) => drop(kept!(self.receiving.remove(&**id))),
-            Change::Letter(id, block) => self.letters.insert(&key_of(*id), block)?,
-            Change::NoLetter(id) => self.letters.remove(&key_of(*id))?,
+            Change::Letter(whole) => {
+                self.letters.insert(&key_of(whole.id), &encode(whole))?;
+            }
+            Change::NoLetter(id) => {
+                self.letters.remove(&key_of(*id))?;
+                self.bare_letters.remove(&key_of(*id))?;
+            }
             Change::Past(flow) => past::put(self.write, *flow)?,
             Change::NoPast(source) => past::forget(self.write, *source)?,
             Change::Names(names) => {

@@ -418,6 +418,32 @@ fn a_block_from_here_with_wrong_bytes_ends_its_flow_and_one_of_another_node_is_d
 }
 
 #[test]
+fn a_letter_with_wrong_bytes_is_not_delivered_and_one_of_an_earlier_version_is() {
+    let dir = TempDir::new().expect("a folder");
+    let path = dir.path().join("blocks.redb");
+    let store = Store::open(dir.path(), &config(Durable::PageCache)).expect("a new store");
+    let mut wrong = whole(2, 3_000);
+    wrong.frames[1] = Bytes::from(vec![99; 1_400]);
+    let letters = [whole(1, 100_000), wrong].map(Change::Letter);
+    store.change(&letters).expect("it can be written");
+    drop(store);
+    let bare: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("letters");
+    let database = Database::create(&path).expect("the same store");
+    let write = database.begin_write().expect("it can be written");
+    let mut table = write.open_table(bare).expect("the table");
+    table.insert(&[0, 1, 0, 7, 0, 0, 0, 3][..], &b"old"[..]).expect("it can be written");
+    drop(table);
+    write.commit().expect("it can be written");
+    drop(database);
+    let store = Store::open(dir.path(), &config(Durable::PageCache)).expect("the same store");
+    let letter = |number| store.letter(id(number)).expect("it can be read");
+    assert_eq!(letter(1).as_deref(), Some(&[1; 100_000][..]));
+    assert_eq!((letter(2), letter(3)), (None, Some(Bytes::from_static(b"old"))));
+    store.change(&[1, 2, 3].map(|number| Change::NoLetter(id(number)))).expect("written");
+    assert_eq!([1, 2, 3].map(letter), [None, None, None]);
+}
+
+#[test]
 fn what_a_first_start_that_was_killed_left_is_made_anew() {
     let mut rest = vec![0; 4_096];
     rest[9..300].fill(7);
