@@ -19,10 +19,10 @@ use super::code::Encoder;
 use super::queue::places;
 use super::{AirTimes, Link, LinkStatus, NeighbourStatus, OTHER_LINK, lacks_keys};
 use crate::base::{
-    AccessCategory, AckPolicy, Cx, DropCause, Duration, EtherType, FlowId, Frame, FrameDone,
-    FrameDown, FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet, PacketDone,
-    PacketOutcome, PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame, ReceivedPacket, Room,
-    RoomBelow, Seed, Seq, TxOptions, UnitId, UnitIds, named,
+    AccessCategory, AckPolicy, Bitrate, Cx, DropCause, Duration, EtherType, FlowId, Frame,
+    FrameDone, FrameDown, FrameOutcome, FrameUp, Frames, Instant, Lane, Layer, NodeId, Packet,
+    PacketDone, PacketOutcome, PacketUp, Packets, RadioId, RadioSpec, ReceivedFrame,
+    ReceivedPacket, Room, RoomBelow, Seed, Seq, TxOptions, UnitId, UnitIds, named,
 };
 use crate::wire::blindfec::{Header, decode, encode};
 use crate::wire::wild::{UnitHead, encode_unit};
@@ -107,6 +107,8 @@ struct Sender {
     next_block: u16,
     open: Option<(Encoder, Instant)>,
     parity: VecDeque<(Header, Bytes)>,
+    /// The bit-rate that the last packet asked for: whoever hears that must hear the parity too.
+    rate: Option<Bitrate>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -230,8 +232,9 @@ impl BlindFec {
     fn data(&mut self, now: Instant, packet: Packet) -> Frame {
         let incarnation = self.incarnation(now);
         let to = (packet.radio, packet.to);
-        let new = || Sender { next_block: 0, open: None, parity: VecDeque::new() };
+        let new = || Sender { next_block: 0, open: None, parity: VecDeque::new(), rate: None };
         let sender = self.senders.entry(to).or_insert_with(new);
+        sender.rate = packet.options.rate;
         if sender.open.is_none() {
             sender.open = Some((Encoder::new(sender.next_block), now));
             sender.next_block = sender.next_block.wrapping_add(1);
@@ -375,9 +378,10 @@ impl Layer for BlindFec {
             |(to, sender): &(&Target, &mut Sender)| !sender.parity.is_empty() && has_room(to);
         if let Some((to, sender)) = self.senders.iter_mut().find(is_due) {
             let (to, (header, unit)) = (*to, sender.parity.pop_front()?);
+            let options = TxOptions { rate: sender.rate, ..TxOptions::default() };
             self.counters.parity_sent += 1;
             let payload = encode(&header, &unit);
-            return Some(FrameDown::Frame(self.give(to, payload, None, TxOptions::default())));
+            return Some(FrameDown::Frame(self.give(to, payload, None, options)));
         }
         let may_go = |packet: &Packet| {
             let access = AccessCategory::default();
