@@ -74,6 +74,8 @@ pub(super) struct Chip {
     /// When the last exchange ended: acknowledged, or given up after the time-out.
     pub(super) settled_at: Instant,
     pub(super) last_tx_end: Instant,
+    /// When it was last switched on.
+    pub(super) up_since: Instant,
     /// Count of data frames heard from others when the last attempt failed.
     pub(super) heard_before: u64,
     pub(super) reply_accept: bool,
@@ -151,6 +153,7 @@ impl Chip {
             access_at: Instant::MAX,
             exchange: None,
             phase: Phase::Free,
+            up_since: Instant::ZERO,
             last_tx_end: Instant::ZERO,
             heard_before: 0,
             lone_failures: 0,
@@ -320,6 +323,7 @@ impl Chip {
         }
         self.is_up = up;
         if up {
+            self.up_since = now;
             air.ear_mut(self.index).rest(now);
             return;
         }

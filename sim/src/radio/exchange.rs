@@ -281,13 +281,14 @@ impl Chip {
         self.settled_at = now;
         let exchange = self.exchange.expect("an exchange is under way");
         self.on_trial(now, &exchange, 1, true);
-        self.on_answered(air, now, &exchange);
         let outcome = if answer.accept {
             FrameOutcome::Acked(answer.bits)
         } else {
             FrameOutcome::Nacked(answer.bits)
         };
         self.end_frame(air, now, exchange.owner, 0, outcome);
+        // Only now no earlier frame may be in the way of a request that is owed.
+        self.on_answered(air, now, &exchange);
         self.end_exchange(air, now, &exchange, true);
     }
 

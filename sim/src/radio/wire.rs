@@ -21,6 +21,8 @@ pub(super) struct Wire {
     index: usize,
     config: ChipConfig,
     pub(super) is_up: bool,
+    /// When it was last switched on.
+    up_since: Instant,
     /// Frames to send; the first is under way if `is_sending`.
     queue: VecDeque<Frame>,
     is_sending: bool,
@@ -34,6 +36,7 @@ impl Wire {
             index,
             config,
             is_up: true,
+            up_since: Instant::ZERO,
             queue: VecDeque::new(),
             is_sending: false,
             sequence: 0,
@@ -134,11 +137,11 @@ impl Wire {
 
     /// A frame has arrived in full.
     pub(super) fn on_signal_end(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
-        if !self.is_up {
-            return;
-        }
         let transmission = air.transmission(tx);
         let length = transmission.end - transmission.start;
+        if !self.is_up || now - length < self.up_since {
+            return;
+        }
         let TransmissionKind::Data { to, protocol, payload, .. } = &transmission.kind else {
             unreachable!("a wire carries only data");
         };
@@ -185,6 +188,7 @@ impl Wire {
         }
         self.is_up = up;
         if up {
+            self.up_since = now;
             return;
         }
         for timer in Timer::ALL {

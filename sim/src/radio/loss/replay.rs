@@ -15,12 +15,12 @@ pub(super) struct Replay {
     /// Number of entries that have begun.
     passed: usize,
     /// The position in the recording at the last call.
-    last: Duration,
+    last: Option<Duration>,
 }
 
 impl Replay {
     pub(super) fn new(trace: Arc<LossTrace>, repeat: bool) -> Self {
-        Self { trace, repeat, begin: Instant::ZERO, passed: 0, last: Duration::ZERO }
+        Self { trace, repeat, begin: Instant::ZERO, passed: 0, last: None }
     }
 
     pub(super) fn begin_at(&mut self, begin: Instant) {
@@ -39,13 +39,17 @@ impl Replay {
             }
             at = at % length;
         }
-        if at < self.last {
+        let last = self.last.replace(at);
+        if last.is_some_and(|last| at < last) {
             self.passed = 0;
         }
-        self.last = at;
         let entries = self.trace.entries();
-        let has_begun = |(begin, _): &(Instant, Fate)| begin.since(Instant::ZERO) <= at;
-        while entries.get(self.passed).is_some_and(has_begun) {
+        let begin = |entry: usize| entries.get(entry).map(|(begin, _)| begin.since(Instant::ZERO));
+        while begin(self.passed).is_some_and(|begin| begin < at) {
+            self.passed += 1;
+        }
+        // Frames that take no time may be at the same instant, each with an entry of its own.
+        if begin(self.passed) == Some(at) {
             self.passed += 1;
         }
         self.passed.checked_sub(1).map_or(Fate::Ok, |entry| entries[entry].1)

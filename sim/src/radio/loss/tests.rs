@@ -259,6 +259,20 @@ fn a_recording_is_played_back_by_time() {
 }
 
 #[test]
+fn frames_at_the_same_instant_have_their_fates_back_one_by_one() {
+    let text = "time_ns,link,fate\n10,a>b,crc\n10,a>b,ok\n10,a>b,crc\n20,a>b,ok\n40,a>b,end\n";
+    let trace = Arc::new(LossTrace::parse(text, None).expect("a recording"));
+    let mut process = LossModel::Trace { trace, repeat: true }.build(Seed(1).stream("loss"));
+    let mut fate = |at| process.lost(&Exposed { start: Instant::from_nanos(at), ..FRAME });
+    use Fate::{Crc, Ok};
+    for round in [0, 40] {
+        let fates = [5, 10, 10, 10, 12, 20].map(|at| fate(round + at));
+        assert_eq!(fates[1..], [Crc, Ok, Crc, Crc, Ok]);
+    }
+    assert_eq!(fate(80 + 15), Crc, "the last one holds on");
+}
+
+#[test]
 fn each_bit_rate_has_a_loss_of_its_own() {
     let text = "time_ns,link,fate\n10,a>b,crc\n20,a>b,ok\n10000000000000,a>b,end\n";
     let trace = Arc::new(LossTrace::parse(text, None).expect("a recording"));

@@ -128,7 +128,7 @@ impl Receiver {
     /// Drops what it was receiving.
     pub(super) fn reset(&mut self) {
         match &mut self.model {
-            Model::Threshold(threshold) => threshold.reset(),
+            Model::Threshold(threshold) => threshold.go_deaf(),
             Model::Sinr(sinr) => sinr.forget(),
         }
     }
@@ -173,11 +173,11 @@ impl Chip {
             self.on_sensed(air, now);
         }
         match self.receiver.model {
-            _ if !self.is_up => is_busy,
             Model::Threshold(_) => {
                 self.on_threshold_start(air, now, hearer, tx);
                 true
             }
+            _ if !self.is_up => is_busy,
             Model::Sinr(_) => {
                 let is_deaf = is_sending || self.is_deaf(air);
                 self.on_sinr_start(air, now, hearer, tx, is_deaf);
@@ -231,7 +231,7 @@ impl Chip {
                 }),
             };
             if self.is_up && matches!(ended, Some(Ended::Failed(_) | Ended::Unheard)) {
-                self.on_unreceived(air, hearer, tx);
+                self.on_unreceived(air, now, hearer, tx);
             }
             if self.heeds_all
                 && hearer.signal < self.config.sense_threshold
@@ -257,16 +257,16 @@ impl Chip {
 
     /// A frame that was not received has ended. The threshold model has counted it already, when it
     /// was destroyed.
-    fn on_unreceived(&mut self, air: &mut Air, hearer: &Hearer, tx: TxId) {
+    fn on_unreceived(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
         if let Model::Sinr(_) = self.receiver.model {
-            self.on_sinr_lost(air, hearer, tx);
+            self.on_sinr_lost(air, now, hearer, tx);
         }
     }
 
     /// Whether the radio must act on the end of a reception.
     fn concerns(&self, ended: &Ended) -> bool {
         !matches!(ended, Ended::Unheard | Ended::Unsensed)
-            || (self.heeds_all && matches!(ended, Ended::Unheard))
+            || (self.heeds_all && self.is_up && matches!(ended, Ended::Unheard))
             || matches!(self.phase, Phase::Awaiting { is_over: true, .. })
     }
 
@@ -360,7 +360,7 @@ impl Chip {
             };
             let mpdu = left.decoded & 1 << place;
             if fate == Fate::Crc || !air.links.get(link).is_up {
-                self.stats.lost += 1;
+                self.stats.lost += u64::from(mpdu != 0);
                 left.decoded &= !mpdu;
             } else if fate == Fate::Dropped {
                 left.dropped |= mpdu;

@@ -438,20 +438,21 @@ impl Sinr {
 
 impl Chip {
     /// Counts a frame that was not received as a collision, unless noise alone may have destroyed
-    /// it.
-    pub(super) fn on_sinr_lost(&mut self, air: &mut Air, hearer: &Hearer, tx: TxId) {
+    /// it, or the radio was down when it began.
+    pub(super) fn on_sinr_lost(&mut self, air: &mut Air, now: Instant, hearer: &Hearer, tx: TxId) {
         let Hearer { power, signal, reach: Reach::Decodable(link), .. } = *hearer else { return };
         let was_missed = match &mut self.receiver.model {
             Model::Sinr(sinr) => sinr.was_missed(tx),
             Model::Threshold(_) => false,
         };
         let is_clear = signal >= air.preamble_min && air.errors(tx).is_clear(power);
-        if air.is_cut_off(tx) || !is_clear {
+        let transmission = air.transmission(tx);
+        let length = transmission.end - transmission.start;
+        let was_down = now - length < self.up_since;
+        if air.is_cut_off(tx) || !is_clear || was_down {
             return;
         }
         self.stats.collisions += u64::from(!was_missed);
-        let transmission = air.transmission(tx);
-        let length = transmission.end - transmission.start;
         self.on_collided(air, (tx, Some(link)), length);
     }
 

@@ -37,6 +37,10 @@ struct Occupant {
 }
 
 impl Occupant {
+    fn destroy(&mut self) {
+        (self.is_intact, self.is_locked) = (false, false);
+    }
+
     /// The frame, and the link over which it can be decoded.
     fn frame(&self) -> (TxId, Option<u32>) {
         (self.tx, (self.link != u32::MAX).then_some(self.link))
@@ -59,10 +63,6 @@ impl Threshold {
         self.occupant.is_some_and(|occupant| occupant.is_locked && occupant.start <= limit)
     }
 
-    pub(super) fn reset(&mut self) {
-        *self = Self::default();
-    }
-
     /// A signal ends. Returns how its reception ended, if it occupied the receiver.
     pub(super) fn end(&mut self, now: Instant, tx: TxId) -> Option<Ended> {
         if self.occupant.is_some_and(|occupant| occupant.tx == tx) {
@@ -82,6 +82,28 @@ impl Threshold {
             self.beside.retain(|other| other.tx != tx);
         }
         Some(over.ended())
+    }
+
+    /// The radio goes down: what is on the air stays there, and cannot be decoded.
+    pub(super) fn go_deaf(&mut self) {
+        self.occupant.iter_mut().for_each(Occupant::destroy);
+    }
+
+    /// A frame begins while the radio is down. It is still on the air when the radio is up again.
+    fn on_unheard(&mut self, now: Instant, mut arrival: Occupant, capture_db: f64) {
+        if self.occupant.is_some_and(|current| current.end <= now) {
+            self.release(now);
+        }
+        arrival.destroy();
+        match &mut self.occupant {
+            None => self.occupant = Some(arrival),
+            Some(current) if current.signal.above(arrival.signal) >= capture_db => {}
+            Some(current) => {
+                let is_longer = arrival.end > current.end;
+                let beside = if is_longer { std::mem::replace(current, arrival) } else { arrival };
+                self.beside.push(beside);
+            }
+        }
     }
 
     /// Destroys the current reception. Returns whether there was anything to destroy.
@@ -108,6 +130,9 @@ impl Chip {
         hearer: &Hearer,
         tx: TxId,
     ) {
+        if !self.is_up {
+            return self.on_unheard_start(air, now, hearer, tx);
+        }
         // Frames that only touch do not overlap, whichever event is processed first.
         let threshold = self.threshold();
         if threshold.occupant.is_some_and(|current| current.end <= now)
@@ -144,6 +169,17 @@ impl Chip {
         self.threshold().occupant = Some(arrival);
     }
 
+    #[cold]
+    fn on_unheard_start(&mut self, air: &Air, now: Instant, hearer: &Hearer, tx: TxId) {
+        let capture_db = self.config.capture_db;
+        let (link, signal) = (u32::MAX, hearer.signal);
+        let transmission = air.transmission(tx);
+        let end = now + (transmission.end - transmission.start);
+        let (is_intact, is_locked) = (false, false);
+        let arrival = Occupant { link, tx, start: now, end, signal, is_intact, is_locked };
+        self.threshold().on_unheard(now, arrival, capture_db);
+    }
+
     /// The start of a frame arrives while another occupies the receiver.
     fn on_overlap(&mut self, air: &mut Air, now: Instant, arrival: Occupant, is_deaf: bool) {
         let capture_db = self.config.capture_db;
@@ -151,7 +187,11 @@ impl Chip {
         let Threshold { occupant, beside } = self.threshold();
         let current = occupant.as_mut().expect("something to overlap with");
         if current.signal.above(arrival.signal) >= capture_db {
-            self.stats.captures += 1;
+            if current.is_intact {
+                self.stats.captures += 1;
+            } else {
+                self.on_arrival_lost(air, arrival, is_deaf);
+            }
             return;
         }
         let was_intact = std::mem::take(&mut current.is_intact);
@@ -176,6 +216,11 @@ impl Chip {
         if is_longer && (before.is_locked || always) {
             self.error_at = Some(before.end);
         }
+        self.on_arrival_lost(air, arrival, is_deaf);
+    }
+
+    /// Counts a frame that is lost as it begins.
+    fn on_arrival_lost(&mut self, air: &mut Air, arrival: Occupant, is_deaf: bool) {
         if is_deaf {
             self.stats.missed += 1;
         } else {

@@ -135,6 +135,31 @@ fn without_the_block_acknowledgement_the_whole_attempt_failed() {
 }
 
 #[test]
+fn what_was_acknowledged_goes_up_though_the_last_frame_before_it_went_alone() {
+    let tries = |attempts| TxOptions { attempts: Some(attempts), ..TxOptions::default() };
+    let mut alone = 0;
+    for seed in 0..200 {
+        let mut medium = Medium::new(pair(HT, 0.5, 0.0), Seed(seed));
+        medium.record_transmissions(true);
+        give(&mut medium, at(1000), 0..1, tries(50));
+        give(&mut medium, at(1000), 1..2, tries(1));
+        give(&mut medium, at(1000), 2..6, tries(50));
+        let reports = run_out(&mut medium);
+        let sent = transmissions(&mut medium);
+        let last = sent.iter().rfind(|tx| ["data", "a-mpdu"].contains(&tx.name()));
+        alone += usize::from(last.is_some_and(|tx| tx.name() == "data"));
+        let mut arrived = arrived(&reports);
+        arrived.sort_unstable();
+        let is_acked = |done: &FrameDone| matches!(done.outcome, FrameOutcome::Acked(_));
+        let acked = dones(&reports).into_iter().filter(|(_, _, done)| is_acked(done));
+        let mut acked: Vec<u64> = acked.map(|(_, _, done)| done.id.0).collect();
+        acked.sort_unstable();
+        assert_eq!(arrived, acked, "seed {seed}");
+    }
+    assert!(alone > 20, "{alone} of 200");
+}
+
+#[test]
 fn what_is_acknowledged_ends_before_its_deadline_and_one_request_behind_it() {
     let deadline = at(10_000);
     let options = TxOptions { deadline: Some(deadline), ..TxOptions::default() };

@@ -40,6 +40,45 @@ fn a_radio_that_comes_back_in_the_middle_of_a_frame_cannot_decode_it() {
 }
 
 #[test]
+fn what_was_on_the_air_when_a_radio_came_up_still_interferes() {
+    // Radios 1 and 3 do not hear each other; radio 2 is switched off, or off and on, during a frame
+    // of radio 1, and hears that of radio 3 only once it is up.
+    for off in [900, 1_200] {
+        let links = vec![link(0, 1, us(3)), link(2, 1, us(3))];
+        let mut medium = medium(MediumConfig::new((1..=3).map(chip).collect(), links));
+        let begin = |medium: &mut Medium| {
+            medium.handle_frame(at(1_000), 0, frame(1, Some(2), 1_500, no_ack()));
+        };
+        if off > 1_000 {
+            begin(&mut medium);
+        }
+        medium.set_radio_up(at(off), 1, false);
+        if off < 1_000 {
+            begin(&mut medium);
+        }
+        medium.set_radio_up(at(1_500), 1, true);
+        medium.handle_frame(at(1_600), 2, frame(2, Some(2), 100, no_ack()));
+        medium.handle_frame(at(5_000), 2, frame(3, Some(2), 100, no_ack()));
+        let received = receptions(&run_out(&mut medium));
+        let starts: Vec<Instant> = received.iter().map(|received| received.2.started).collect();
+        assert_eq!(starts, [at(5_003)], "switched off after {off} us");
+    }
+}
+
+#[test]
+fn a_frame_that_began_while_a_radio_was_down_collides_with_nothing() {
+    let mut config = mesh(vec![chip(1), chip(2)], us(3));
+    config.interference = super::reception::sinr();
+    let mut medium = medium(config);
+    medium.set_radio_up(at(0), 1, false);
+    medium.handle_frame(at(1_000), 0, frame(1, Some(2), 1_500, no_ack()));
+    medium.set_radio_up(at(1_500), 1, true);
+    assert!(receptions(&run_out(&mut medium)).is_empty());
+    let stats = medium.stats(1);
+    assert_eq!((stats.collisions, stats.air_collided), (0, Duration::ZERO));
+}
+
+#[test]
 fn a_link_that_is_cut_loses_the_frame_on_its_way_and_all_after_it() {
     let mut medium = medium(mesh(vec![chip(1), chip(2)], us(3)));
     medium.handle_frame(at(1000), 0, frame(1, Some(2), 1500, no_ack()));

@@ -162,7 +162,7 @@ fn a_signal_too_weak_to_decode_destroys_what_comes_after_it_from_the_first_momen
     assert_eq!(medium.stats(2).collisions, 1);
 }
 
-fn sinr() -> Interference {
+pub(super) fn sinr() -> Interference {
     Interference::Sinr(SinrSettings {
         noise_dbm: Some(-94.0),
         preamble_db: Some(4.0),

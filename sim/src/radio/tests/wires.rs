@@ -30,6 +30,17 @@ fn frames_follow_each_other_at_the_rate_of_the_wire_and_arrive_after_its_delay()
 }
 
 #[test]
+fn a_frame_of_which_an_end_was_down_does_not_arrive() {
+    let mut medium = medium(mesh(vec![port(1), port(2)], us(10)));
+    send(&mut medium, at(0), 0, 1, 1250);
+    send(&mut medium, at(0), 0, 2, 1250);
+    medium.set_radio_up(at(100), 1, false);
+    medium.set_radio_up(at(500), 1, true);
+    let arrivals: Vec<_> = receptions(&run_out(&mut medium)).iter().map(|one| one.1).collect();
+    assert_eq!(arrivals, [at(2010)]);
+}
+
+#[test]
 fn both_ways_go_at_once() {
     let mut medium = medium(mesh(vec![port(1), port(2)], us(10)));
     send(&mut medium, at(0), 0, 1, 1250);
