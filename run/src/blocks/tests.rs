@@ -387,19 +387,7 @@ fn a_block_from_here_with_wrong_bytes_ends_its_flow_and_one_of_another_node_is_d
         whole.frames[0] = Bytes::from(vec![99; whole.frames[0].len()]);
         Change::Block(whole)
     };
-    let record = Sending {
-        local: 7,
-        to: NodeId(3),
-        service: "mail".into(),
-        name: "job".into(),
-        file_name: None,
-        nonce: Some(1),
-        taken: 2,
-        arrived: 0,
-        is_finished: true,
-        state: State::Moving,
-        over: 0,
-    };
+    let record = Sending { is_finished: true, ..Sending::of_test(7, (2, 0)) };
     let relayed = wrong(Whole { id: foreign, ..whole(0, 3_000) });
     let changes = [Change::Block(whole(0, 3_000)), wrong(whole(1, 3_000)), relayed];
     store.change(&changes).expect("it can be written");

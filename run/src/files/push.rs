@@ -8,13 +8,10 @@ use anyhow::{Result, bail, ensure};
 use ring::digest::{Context as Digest, SHA256};
 
 use crate::blocks::random;
-use crate::sockets::client::{BlockSender, Daemon, SocketError};
+use crate::sockets::client::{BlockSender, Daemon, LOOK, SocketError};
 
 /// Time between attempts to reach a daemon again.
 const AGAIN: Duration = Duration::from_millis(200);
-
-/// How often to check whether the push is to be interrupted.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// A file to push, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]

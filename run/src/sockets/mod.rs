@@ -474,26 +474,12 @@ fn is_service(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::State;
 
     #[test]
     fn with_all_sockets_in_use_a_flow_can_still_be_continued() {
         let (mut office, _asked) = Office::of_test();
         office.names.insert(NodeId(3), "valley".into());
-        let record = |local: u32| Sending {
-            local,
-            to: NodeId(3),
-            service: "mail".into(),
-            name: local.to_string(),
-            file_name: None,
-            nonce: Some(1),
-            taken: 1,
-            arrived: 1,
-            is_finished: false,
-            state: State::Moving,
-            over: 0,
-        };
-        let records = (0..SOCKETS as u32).map(record).collect();
+        let records = (0..SOCKETS as u32).map(|local| Sending::of_test(local, (1, 1))).collect();
         let own = (office.node, &BTreeSet::new());
         let mut sockets = Sockets::build(&HopConfig::default(), own, records, Vec::new());
         let mut answer = |name: &str| {

@@ -73,6 +73,24 @@ pub struct Receiving {
 }
 
 impl Sending {
+    /// A flow to node 3, of which this many blocks were taken and have arrived.
+    #[cfg(test)]
+    pub(crate) fn of_test(local: u32, (taken, arrived): (u32, u32)) -> Self {
+        Self {
+            local,
+            to: NodeId(3),
+            service: "mail".into(),
+            name: local.to_string(),
+            file_name: None,
+            nonce: Some(1),
+            taken,
+            arrived,
+            is_finished: false,
+            state: State::Moving,
+            over: 0,
+        }
+    }
+
     /// Whether it is the flow of this name to a service of a node.
     pub(super) fn is(&self, to: NodeId, service: &str, name: &str) -> bool {
         self.to == to && self.service == service && self.name == name

@@ -183,8 +183,10 @@ impl Senders {
     /// Moves blocks from programs to the clerk.
     pub(super) fn turn(&mut self, office: &Office, now: Instant, hop: &mut Hop) {
         let todo = std::mem::take(&mut self.todo);
-        let all = if todo.is_empty() { 0 } else { self.all.values().map(Sender::held).sum() };
-        let mut held: usize = all;
+        let mut held: usize = match todo.is_empty() {
+            true => 0,
+            false => self.all.values().map(Sender::held).sum(),
+        };
         for local in todo {
             let Some(sender) = self.all.get_mut(&local) else { continue };
             let others = held - sender.held();
@@ -389,17 +391,10 @@ mod tests {
     fn of_flows_that_are_over_the_oldest_is_forgotten() {
         let (office, asked) = Office::of_test();
         let record = |local: u32| Sending {
-            local,
-            to: NodeId(3),
-            service: "mail".into(),
-            name: local.to_string(),
-            file_name: None,
-            nonce: None,
-            taken: 1,
-            arrived: 1,
             is_finished: true,
             state: State::Done,
             over: u64::from(local) + 1,
+            ..Sending::of_test(local, (1, 1))
         };
         let newest = REMEMBERED as u32;
         let mut records: Vec<Sending> = (0..=newest).map(record).collect();
@@ -419,19 +414,7 @@ mod tests {
 
     /// Blocks of a program, of which so many were taken and have arrived.
     fn job(taken: u32, arrived: u32) -> Sending {
-        Sending {
-            local: 1,
-            to: NodeId(3),
-            service: "mail".into(),
-            name: "job".into(),
-            file_name: None,
-            nonce: None,
-            taken,
-            arrived,
-            is_finished: false,
-            state: State::Moving,
-            over: 0,
-        }
+        Sending { name: "job".into(), nonce: None, ..Sending::of_test(1, (taken, arrived)) }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::sockets::Wish;
 use crate::sockets::channel::Kind;
 
 /// How often a program that waits for its daemon is asked whether to go on.
-const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 /// Sends blocks to a service of a node, each delivered once and in order.
 ///

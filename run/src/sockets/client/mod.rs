@@ -30,6 +30,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::Deserialize;
 
+pub(crate) use self::blocks::LOOK;
 pub use self::blocks::{BlockListener, BlockReceiver, BlockSender, IncomingBlocks};
 pub use self::datagrams::{Datagram, DatagramSocket};
 use super::Wish;

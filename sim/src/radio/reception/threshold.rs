@@ -90,20 +90,27 @@ impl Threshold {
     }
 
     /// A frame begins while the radio is down. It is still on the air when the radio is up again.
-    fn on_unheard(&mut self, now: Instant, mut arrival: Occupant, capture_db: f64) {
+    fn on_unheard(&mut self, now: Instant, arrival: Occupant, capture_db: f64) {
         if self.occupant.is_some_and(|current| current.end <= now) {
             self.release(now);
         }
-        arrival.destroy();
-        match &mut self.occupant {
+        match self.occupant {
             None => self.occupant = Some(arrival),
             Some(current) if current.signal.above(arrival.signal) >= capture_db => {}
-            Some(current) => {
-                let is_longer = arrival.end > current.end;
-                let beside = if is_longer { std::mem::replace(current, arrival) } else { arrival };
-                self.beside.push(beside);
-            }
+            Some(_) => _ = self.overlap(arrival),
         }
+    }
+
+    /// A frame that cannot be decoded any more overlaps with the occupant, and takes its place if
+    /// it ends later. Returns whether it does.
+    fn overlap(&mut self, mut arrival: Occupant) -> bool {
+        arrival.destroy();
+        let current = self.occupant.as_mut().expect("something to overlap with");
+        let is_longer = arrival.end > current.end;
+        let mut beside = if is_longer { std::mem::replace(current, arrival) } else { arrival };
+        beside.destroy();
+        self.beside.push(beside);
+        is_longer
     }
 
     /// Destroys the current reception. Returns whether there was anything to destroy.
@@ -184,8 +191,8 @@ impl Chip {
     fn on_overlap(&mut self, air: &mut Air, now: Instant, arrival: Occupant, is_deaf: bool) {
         let capture_db = self.config.capture_db;
         let always = self.heeds_all;
-        let Threshold { occupant, beside } = self.threshold();
-        let current = occupant.as_mut().expect("something to overlap with");
+        let threshold = self.threshold();
+        let current = threshold.occupant.as_mut().expect("something to overlap with");
         if current.signal.above(arrival.signal) >= capture_db {
             if current.is_intact {
                 self.stats.captures += 1;
@@ -199,12 +206,7 @@ impl Chip {
             current.is_locked = false;
         }
         let before = *current;
-        let is_longer = arrival.end > before.end;
-        let destroyed = |frame| Occupant { is_intact: false, is_locked: false, ..frame };
-        if is_longer {
-            *current = destroyed(arrival);
-        }
-        beside.push(destroyed(if is_longer { before } else { arrival }));
+        let is_longer = threshold.overlap(arrival);
         if was_intact {
             self.stats.collisions += 1;
             self.on_collided(air, before.frame(), before.end - before.start);
